@@ -1,0 +1,253 @@
+"""The table: number, request type, response type. Every message is declared here, once."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, field
+
+from penstock.errors import ResponseStatusCode
+from penstock.model import (
+    Message,
+    MessageStreamDefinition,
+    MessageStreamInfo,
+    Model,
+    Name,
+    ReadMessagesOptions,
+    required,
+)
+
+RequestId = Annotated[str, Meta(min_length=1, pattern=r"^[A-Za-z0-9_ ,.\-]*\Z")]
+
+
+class Operation(IntEnum):
+    """Operation numbers; those from 64 up are Penstock's extensions."""
+
+    Unknown = 0
+    Connect = 1
+    CreateMessageStream = 2
+    DeleteMessageStream = 3
+    AppendMessage = 4
+    ReadMessages = 5
+    ConnectResponse = 6
+    CreateMessageStreamResponse = 7
+    DeleteMessageStreamResponse = 8
+    AppendMessageResponse = 9
+    ReadMessagesResponse = 10
+    ListStreams = 11
+    ListStreamsResponse = 12
+    DescribeMessageStream = 13
+    DescribeMessageStreamResponse = 14
+    UpdateMessageStream = 15
+    UpdateMessageStreamResponse = 16
+    UnknownOperationError = 17
+    AppendMessages = 64
+    AppendMessagesResponse = 65
+    ReadBlocks = 66
+    ReadBlocksResponse = 67
+
+
+class Extension:
+    """Names a client may ask for in ConnectRequest.penstock, and what each one unlocks."""
+
+    APPEND_MESSAGES = "append-messages"
+    READ_BLOCKS = "read-blocks"
+    ALL = (APPEND_MESSAGES, READ_BLOCKS)
+
+
+class Request(Model):
+    request_id: RequestId = required()
+
+
+class Response(Model):
+    request_id: str | None = None
+    status: ResponseStatusCode | None = None
+    error_message: str | None = None
+
+
+class ConnectRequest(Request):
+    protocol_version: str = required()
+    other_supported_protocol_versions: list[str] = []
+    sdk_version: str | None = None
+    auth_token: str | None = None
+    penstock: list[str] = []
+
+
+class ConnectResponse(Response):
+    protocol_version: str | None = None
+    supported_protocol_versions: list[str] | None = None
+    server_version: str | None = None
+    client_identifier: str | None = None
+    penstock: list[str] | None = None
+
+
+class CreateMessageStreamRequest(Request):
+    definition: MessageStreamDefinition = required()
+
+
+class CreateMessageStreamResponse(Response):
+    pass
+
+
+class UpdateMessageStreamRequest(Request):
+    definition: MessageStreamDefinition = required()
+
+
+class UpdateMessageStreamResponse(Response):
+    pass
+
+
+class DeleteMessageStreamRequest(Request):
+    name: Name = required()
+
+
+class DeleteMessageStreamResponse(Response):
+    pass
+
+
+class DescribeMessageStreamRequest(Request):
+    name: Name = required()
+
+
+class DescribeMessageStreamResponse(Response):
+    message_stream_info: MessageStreamInfo | None = None
+
+
+class AppendMessageRequest(Request):
+    name: Name = required()
+    payload: Annotated[bytes, Meta(min_length=1)] = required()
+
+
+class AppendMessageResponse(Response):
+    sequence_number: int | None = None
+
+
+class ReadMessagesRequest(Request):
+    stream_name: Name = required()
+    read_messages_options: ReadMessagesOptions = field(default_factory=ReadMessagesOptions)
+
+
+class ReadMessagesResponse(Model):
+    # The reference puts the messages before the status; readers of its logs are used to it.
+    request_id: str | None = None
+    messages: list[Message] | None = None
+    status: ResponseStatusCode | None = None
+    error_message: str | None = None
+
+
+class ListStreamsRequest(Request):
+    pass
+
+
+class ListStreamsResponse(Response):
+    streams: list[str] | None = None
+
+
+class UnknownOperationError(Response):
+    pass
+
+
+class AppendMessagesRequest(Request):
+    """Many messages at once, all of them or none.
+
+    `sizes` holds one little-endian u32 per message, `data` the payloads one after another.
+    """
+
+    name: Name = required()
+    sizes: Annotated[bytes, Meta(min_length=4)] = required()
+    data: Annotated[bytes, Meta(min_length=1)] = required()
+
+
+class AppendMessagesResponse(Response):
+    first_sequence_number: int | None = None
+    last_sequence_number: int | None = None
+
+
+class ReadBlocksRequest(Request):
+    """ReadMessages, answered with stored bytes instead of one map per message."""
+
+    stream_name: Name = required()
+    read_messages_options: ReadMessagesOptions = field(default_factory=ReadMessagesOptions)
+
+
+class WireBlock(Model):
+    """Messages that stand together in one segment; see block.py for the bytes."""
+
+    first_sequence_number: int
+    previous_checksum: int
+    index: bytes
+    data: bytes
+
+
+class ReadBlocksResponse(Response):
+    blocks: list[WireBlock] | None = None
+
+
+class Exchange(NamedTuple):
+    """A request, its answer, and what a connection needs to use it."""
+
+    request: type[Request]
+    answer: Operation
+    response: type[Response] | type[ReadMessagesResponse]
+    protocol_version: str = "1.0.0"
+    extension: str | None = None
+
+
+OPERATIONS: dict[Operation, Exchange] = {
+    Operation.Connect: Exchange(ConnectRequest, Operation.ConnectResponse, ConnectResponse),
+    Operation.CreateMessageStream: Exchange(
+        CreateMessageStreamRequest,
+        Operation.CreateMessageStreamResponse,
+        CreateMessageStreamResponse,
+    ),
+    Operation.DeleteMessageStream: Exchange(
+        DeleteMessageStreamRequest,
+        Operation.DeleteMessageStreamResponse,
+        DeleteMessageStreamResponse,
+    ),
+    Operation.AppendMessage: Exchange(
+        AppendMessageRequest, Operation.AppendMessageResponse, AppendMessageResponse
+    ),
+    Operation.ReadMessages: Exchange(
+        ReadMessagesRequest, Operation.ReadMessagesResponse, ReadMessagesResponse
+    ),
+    Operation.ListStreams: Exchange(
+        ListStreamsRequest, Operation.ListStreamsResponse, ListStreamsResponse
+    ),
+    Operation.DescribeMessageStream: Exchange(
+        DescribeMessageStreamRequest,
+        Operation.DescribeMessageStreamResponse,
+        DescribeMessageStreamResponse,
+    ),
+    Operation.UpdateMessageStream: Exchange(
+        UpdateMessageStreamRequest,
+        Operation.UpdateMessageStreamResponse,
+        UpdateMessageStreamResponse,
+        protocol_version="1.1.0",
+    ),
+    Operation.AppendMessages: Exchange(
+        AppendMessagesRequest,
+        Operation.AppendMessagesResponse,
+        AppendMessagesResponse,
+        extension=Extension.APPEND_MESSAGES,
+    ),
+    Operation.ReadBlocks: Exchange(
+        ReadBlocksRequest,
+        Operation.ReadBlocksResponse,
+        ReadBlocksResponse,
+        extension=Extension.READ_BLOCKS,
+    ),
+}
+
+RESPONSES: dict[int, type[Response] | type[ReadMessagesResponse]] = {
+    int(exchange.answer): exchange.response for exchange in OPERATIONS.values()
+} | {int(Operation.UnknownOperationError): UnknownOperationError}
+
+# A 1.0.0 client ends its reader on a status above 14.
+STATUS_FOR_1_0_0: dict[ResponseStatusCode, ResponseStatusCode] = {
+    ResponseStatusCode.OutOfMemoryError: ResponseStatusCode.UnknownFailure,
+    ResponseStatusCode.UpdateFailed: ResponseStatusCode.InvalidRequest,
+    ResponseStatusCode.UpdateNotAllowed: ResponseStatusCode.InvalidRequest,
+    ResponseStatusCode.UnknownOperation: ResponseStatusCode.InvalidRequest,
+}
