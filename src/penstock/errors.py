@@ -1,7 +1,7 @@
 """Every exception, grouped by who has to act.
 
-The caller of an operation     StreamManagerException and its children, under AWS's names. The server
-                               raises them, the status travels, the client raises them again.
+The caller of an operation     StreamManagerException and its children, under AWS's names. The
+                               server raises them, the status travels, the client raises them again.
 The user of a client           ClientException and its children: the request never got an answer.
 The operator                   StoreError and its children: the data directory needs a person.
 """
@@ -171,6 +171,10 @@ class StoreInUse(StoreError):
     """Another server owns the data directory."""
 
 
+class ListenFailed(PenstockError):
+    """The server's address cannot be used."""
+
+
 class SettingsError(PenstockError):
     """A setting is unknown or out of range; the text names it, its source and the remedy."""
 
@@ -218,7 +222,7 @@ def exception_for(
         code = ResponseStatusCode(status)  # type: ignore[arg-type]  # None is not a code either
     except ValueError:
         return StreamManagerException(
-            f"The server answered with a status this client does not know: {status}. {message or ''}",
+            f"The server answered with status {status}, which is unknown. {message or ''}".rstrip(),
             None,
             request_id,
         )

@@ -114,8 +114,14 @@ class Log:
 
         Only for messages that nobody was told of: their numbers will be given again.
         """
-        while self.active.first_sequence > end.first_sequence:
+        while self.segments and self.active.first_sequence > end.first_sequence:
             self._forget(self.segments.pop())
+        if not self.segments:
+            # Retention has taken the segment meanwhile, with everything that was in it.
+            self.total_bytes, self.next_sequence = 0, end.next_sequence
+            with suppress(OSError):
+                self._begin_segment()
+            return
         active = self.active
         active.count, active.data_bytes, active.checksum = end.count, end.data_bytes, end.checksum
         self.next_sequence = end.next_sequence

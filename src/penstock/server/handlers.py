@@ -1,0 +1,172 @@
+"""The table: request type -> function.
+
+A handler returns the response, or None if it has taken care of the answer. It raises what refuses
+the request.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.block import Block
+from penstock.errors import InvalidRequestException, ResponseStatusCode
+from penstock.model import ReadMessagesOptions
+from penstock.protocol import codec
+from penstock.protocol.operations import (
+    AppendMessageRequest,
+    AppendMessagesRequest,
+    AppendMessagesResponse,
+    CreateMessageStreamRequest,
+    CreateMessageStreamResponse,
+    DeleteMessageStreamRequest,
+    DeleteMessageStreamResponse,
+    DescribeMessageStreamRequest,
+    DescribeMessageStreamResponse,
+    ListStreamsRequest,
+    ListStreamsResponse,
+    Operation,
+    ReadBlocksRequest,
+    ReadMessagesRequest,
+    Request,
+    Response,
+    UpdateMessageStreamRequest,
+    UpdateMessageStreamResponse,
+)
+from penstock.server.reads import Encoder, Read
+
+if TYPE_CHECKING:
+    from penstock.server.streams import LiveStreams
+    from penstock.server.tcp import Session
+
+
+ResponseType = TypeVar("ResponseType", bound=Response)
+
+
+def create_stream(
+    streams: LiveStreams, session: Session, request: CreateMessageStreamRequest
+) -> Response:
+    streams.create(request.definition)
+    return _success(CreateMessageStreamResponse, request)
+
+
+def update_stream(
+    streams: LiveStreams, session: Session, request: UpdateMessageStreamRequest
+) -> Response:
+    streams.update(request.definition)
+    return _success(UpdateMessageStreamResponse, request)
+
+
+def delete_stream(
+    streams: LiveStreams, session: Session, request: DeleteMessageStreamRequest
+) -> Response:
+    streams.delete(request.name)
+    return _success(DeleteMessageStreamResponse, request)
+
+
+def describe_stream(
+    streams: LiveStreams, session: Session, request: DescribeMessageStreamRequest
+) -> Response:
+    response = _success(DescribeMessageStreamResponse, request)
+    response.message_stream_info = streams.flushed(request.name).stream.info()
+    return response
+
+
+def list_streams(streams: LiveStreams, session: Session, request: ListStreamsRequest) -> Response:
+    response = _success(ListStreamsResponse, request)
+    response.streams = streams.names()
+    return response
+
+
+def append_message(streams: LiveStreams, session: Session, request: AppendMessageRequest) -> None:
+    streams.get(request.name).append(session, request.request_id, request.payload)
+
+
+def append_messages(streams: LiveStreams, session: Session, request: AppendMessagesRequest) -> None:
+    sizes = _sizes(request)
+
+    def answer(first: int) -> bytes:
+        response = _success(AppendMessagesResponse, request)
+        response.first_sequence_number = first
+        response.last_sequence_number = first + len(sizes) - 1
+        return codec.encode(Operation.AppendMessagesResponse, response)
+
+    streams.get(request.name).append_batch(session, request.request_id, request.data, sizes, answer)
+
+
+def read_messages(streams: LiveStreams, session: Session, request: ReadMessagesRequest) -> None:
+    _read(streams, session, request, Operation.ReadMessagesResponse, _encode_messages)
+
+
+def read_blocks(streams: LiveStreams, session: Session, request: ReadBlocksRequest) -> None:
+    _read(streams, session, request, Operation.ReadBlocksResponse, _encode_blocks)
+
+
+HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | None]] = {
+    CreateMessageStreamRequest: create_stream,
+    UpdateMessageStreamRequest: update_stream,
+    DeleteMessageStreamRequest: delete_stream,
+    DescribeMessageStreamRequest: describe_stream,
+    ListStreamsRequest: list_streams,
+    AppendMessageRequest: append_message,
+    AppendMessagesRequest: append_messages,
+    ReadMessagesRequest: read_messages,
+    ReadBlocksRequest: read_blocks,
+}
+
+
+def _success(kind: type[ResponseType], request: Request) -> ResponseType:
+    return kind(request.request_id, ResponseStatusCode.Success, "")
+
+
+def _sizes(request: AppendMessagesRequest) -> Sequence[int]:
+    """The payload sizes of a batch, checked against its data."""
+    sizes = array("I")
+    try:
+        sizes.frombytes(request.sizes)
+    except ValueError as error:
+        raise InvalidRequestException(
+            f"sizes: {len(request.sizes)} bytes are not a whole number of 4-byte sizes"
+        ) from error
+    if sys.byteorder == "big":
+        sizes.byteswap()
+    if min(sizes) < 1:
+        raise InvalidRequestException("sizes: a message of 0 bytes; each needs at least 1")
+    if sum(sizes) != len(request.data):
+        raise InvalidRequestException(
+            f"sizes: their sum {sum(sizes)} is not the length of data, {len(request.data)}"
+        )
+    return sizes
+
+
+def _read(
+    streams: LiveStreams,
+    session: Session,
+    request: ReadMessagesRequest | ReadBlocksRequest,
+    operation: Operation,
+    encode: Encoder,
+) -> None:
+    options: ReadMessagesOptions = request.read_messages_options
+    writer = streams.flushed(request.stream_name)
+    writer.reads.begin(
+        Read(
+            session,
+            operation,
+            request.request_id,
+            options.desired_start_sequence_number,
+            options.min_message_count,
+            options.message_count_max(),
+            options.read_timeout_millis,
+            encode,
+        )
+    )
+
+
+def _encode_messages(request_id: str, name: str, blocks: Sequence[Block]) -> Sequence[bytes]:
+    return (codec.read_response(request_id, name, blocks),)
+
+
+def _encode_blocks(request_id: str, name: str, blocks: Sequence[Block]) -> Sequence[bytes]:
+    return codec.read_blocks_response(request_id, blocks)

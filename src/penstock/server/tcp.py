@@ -1,0 +1,314 @@
+"""One connection: bytes in, requests to their handlers, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import (
+    DataDamaged,
+    DiskFailed,
+    RequestPayloadTooLargeException,
+    ResponseStatusCode,
+    StreamManagerException,
+)
+from penstock.protocol import codec
+from penstock.protocol.connection import ServerConnection
+from penstock.protocol.framing import Frame, FramingError, Oversized
+from penstock.protocol.operations import Operation
+from penstock.server.handlers import HANDLERS
+from penstock.server.outbox import Outbox
+from penstock.server.streams import LiveStreams
+
+log = logging.getLogger(__name__)
+
+# The version of AWS's server whose behaviour is followed; SDKs only log it.
+SERVER_VERSION = "1.1.0"
+# After a refusal the socket stays open this long for the peer to read it: closing with unread
+# bytes in the buffer would make the kernel throw the answer away.
+LINGER_S = 1.0
+REQUEST_ID = re.compile(r"[A-Za-z0-9_ ,.\-]+\Z")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one connection may take."""
+
+    frame_bytes_max: int
+    unsent_bytes_max: int
+    waiting_reads_max: int
+    requests_in_flight_max: int
+
+
+class Authenticator:
+    """Knows the tokens; compares in constant time."""
+
+    def __init__(self, tokens: tuple[str, ...], required: bool) -> None:
+        self._tokens = [token.encode() for token in tokens]
+        self._required = required
+
+    def __call__(self, token: str) -> bool:
+        if not self._required:
+            return True
+        given = token.encode("utf-8", "surrogatepass")
+        # Every token is compared, so that the time says nothing about which one came near.
+        return sum(hmac.compare_digest(given, known) for known in self._tokens) > 0
+
+
+class Session(asyncio.Protocol):
+    """One client."""
+
+    transport: asyncio.Transport
+    outbox: Outbox
+
+    def __init__(
+        self,
+        streams: LiveStreams,
+        limits: Limits,
+        authenticate: Callable[[str], bool],
+        sessions: set[Session],
+        connections_max: int,
+    ) -> None:
+        self.limits = limits
+        self.waiting_reads = 0
+        self.busy = 0  # reads in a thread
+        self.in_flight = 0
+        self._streams = streams
+        self._sessions = sessions
+        self._connections_max = connections_max
+        self._want_to_write: deque[Callable[[], None]] = deque()
+        self._reading = True
+        self._closed = False
+        self._finished: asyncio.Future[None] | None = None  # there once the server stops
+        self.connection = ServerConnection(
+            authenticate, SERVER_VERSION, str(uuid.uuid4()), limits.frame_bytes_max
+        )
+
+    # --- called by asyncio ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.outbox = Outbox(transport, asyncio.get_running_loop(), self.writable_again)
+        self._sessions.add(self)
+        if len(self._sessions) > self._connections_max:
+            self.connection.refuse_at_once(
+                f"{self._connections_max} clients are connected already; that is the limit "
+                f"(connections_max)"
+            )
+            self._say_goodbye()
+
+    def data_received(self, data: bytes) -> None:
+        if self.connection.refused is not None or self._closed:
+            return
+        try:
+            frames = self.connection.receive(data)
+            if self.connection.reply:
+                self._finish_handshake()
+            self._serve(frames)
+        except (FramingError, codec.Unanswerable) as error:
+            log.warning("Closing the connection from %s: %s.", self.peer(), error)
+            self.close()
+        self._pace()
+
+    def pause_writing(self) -> None:
+        self.outbox.blocked()
+
+    def resume_writing(self) -> None:
+        self.outbox.unblocked()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closed = True
+        self._sessions.discard(self)
+        self._want_to_write.clear()
+        if self.waiting_reads:
+            for writer in self._streams:
+                writer.reads.forget(self)
+        self._note_finished()
+
+    # --- called by handlers, writers and reads --------------------------------------------------
+
+    def answer(self, *pieces: bytes) -> None:
+        """Send the response to a request."""
+        self.in_flight -= 1
+        if not self._closed:
+            self.outbox.put(*pieces)
+        if not self._reading:
+            self._pace()
+
+    def refuse(self, operation: Operation, request_id: str, error: BaseException) -> None:
+        """Send the response that says why not."""
+        status, text = describe_failure(error)
+        status = self.connection.status_for_client(status)
+        self.answer(codec.error_response(operation, request_id, status, text))
+
+    def may_wait(self) -> bool:
+        return self.waiting_reads < self.limits.waiting_reads_max
+
+    def when_writable(self, action: Callable[[], None]) -> None:
+        """Fetch data for this client when it has taken what it asked for before.
+
+        One large read at a time, and none while the client is behind: so a connection never
+        holds more than its limits, however much it asks for.
+        """
+        self._want_to_write.append(action)
+        self.writable_again()
+
+    def writable_again(self) -> None:
+        while (
+            self._want_to_write
+            and not self.busy
+            and self.outbox.unsent_bytes <= self.limits.unsent_bytes_max
+        ):
+            self._want_to_write.popleft()()
+        self._pace()
+        self._note_finished()
+
+    async def finish(self) -> None:
+        """Take no more requests, and wait until everything asked for so far has left."""
+        self._finished = asyncio.get_running_loop().create_future()
+        if self._reading:
+            self.transport.pause_reading()
+        self._note_finished()
+        await self._finished
+
+    def close(self) -> None:
+        self._closed = True
+        self.transport.close()
+
+    def peer(self) -> str:
+        name = self.transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if name else "a local socket"
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _finish_handshake(self) -> None:
+        if self.connection.refused is not None:
+            self._say_goodbye()
+            return
+        self.outbox.put(self.connection.reply)
+        self.connection.reply = b""
+        self.outbox.together = bool(self.connection.extensions)
+        log.debug(
+            "Client %s connected from %s with SDK %s.",
+            self.connection.client_identifier,
+            self.peer(),
+            self.connection.sdk_version,
+        )
+
+    def _say_goodbye(self) -> None:
+        log.warning("Refused %s: %s.", self.peer(), self.connection.refused)
+        self.outbox.put(self.connection.reply)
+        self.outbox.flush()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
+
+    def _serve(self, frames: list[Frame]) -> None:
+        writers = self._streams.writers
+        self.in_flight += len(frames)
+        for operation, payload in frames:
+            if operation == Operation.AppendMessage and isinstance(payload, bytes):
+                # The hot path: an append that is in order. Anything else takes the long way.
+                values = codec.load_map(payload)
+                request_id, body = values.get("requestId"), values.get("payload")
+                writer = writers.get(values.get("name"))  # type: ignore[arg-type]  # any value may come
+                if (
+                    writer is not None
+                    and type(body) is bytes
+                    and body
+                    and type(request_id) is str
+                    and REQUEST_ID.match(request_id)
+                ):
+                    writer.append(self, request_id, body)
+                else:
+                    self._dispatch(operation, values)
+            elif isinstance(payload, Oversized):
+                self._refuse_oversized(operation, payload)
+            else:
+                self._dispatch(operation, codec.load_map(payload))
+
+    def _dispatch(self, operation: int, values: dict[object, object]) -> None:
+        request_id = codec.request_id_of(values)
+        known = self.connection.known(operation)
+        if operation == Operation.Connect:
+            text = "this connection is connected already"
+            status = ResponseStatusCode.UnexpectedOperation
+            self.answer(codec.error_response(Operation.ConnectResponse, request_id, status, text))
+            return
+        if known is None:
+            self._refuse_unknown(operation, request_id)
+            return
+        _, exchange = known
+        try:
+            request = codec.decode_request(exchange.request, values)
+            response = HANDLERS[exchange.request](self._streams, self, request)
+            if response is not None:
+                self.answer(codec.encode(exchange.answer, response))
+        except Exception as error:  # noqa: BLE001  whatever it is, the client must be told
+            self.refuse(exchange.answer, request_id, error)
+
+    def _refuse_unknown(self, operation: int, request_id: str) -> None:
+        if self.connection.protocol_version == "1.0.0":
+            # That protocol has no way to say so.
+            raise codec.Unanswerable(f"operation {operation} is unknown to protocol 1.0.0")
+        text = f"operation {operation} is unknown to this server"
+        status = ResponseStatusCode.UnknownOperation
+        self.answer(codec.error_response(Operation.UnknownOperationError, request_id, status, text))
+
+    def _refuse_oversized(self, operation: int, oversized: Oversized) -> None:
+        request_id = codec.oversized_request_id(oversized)
+        known = self.connection.known(operation)
+        if known is None:
+            self._refuse_unknown(operation, request_id)
+            return
+        error = RequestPayloadTooLargeException(
+            f"a frame of {oversized.length} bytes exceeds the server's limit of "
+            f"{self.limits.frame_bytes_max} (frame_bytes_max)"
+        )
+        self.refuse(known[1].answer, request_id, error)
+
+    def _pace(self) -> None:
+        """Read no more requests while the client has too much in flight or unread."""
+        if self._finished is not None:
+            return
+        room = (
+            self.in_flight - self.waiting_reads < self.limits.requests_in_flight_max
+            and self.outbox.unsent_bytes <= self.limits.unsent_bytes_max
+        )
+        if room != self._reading and not self.transport.is_closing():
+            self._reading = room
+            if room:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _note_finished(self) -> None:
+        if self._finished is None or self._finished.done():
+            return
+        if self._closed or (self.in_flight == 0 and self.outbox.unsent_bytes == 0):
+            self._finished.set_result(None)
+
+
+def describe_failure(error: BaseException) -> tuple[ResponseStatusCode, str]:
+    """The status and the text for whatever went wrong."""
+    if isinstance(error, StreamManagerException) and error.status is not None:
+        return error.status, str(error)
+    if isinstance(error, DataDamaged):
+        log.error("Damaged data: %s", error)
+        return ResponseStatusCode.MessageStoreReadError, str(error)
+    if isinstance(error, DiskFailed):
+        return (
+            ResponseStatusCode.UnknownFailure,
+            f"the disk refused to store it ({error}); nothing was stored, try again later",
+        )
+    if isinstance(error, MemoryError):
+        return ResponseStatusCode.OutOfMemoryError, "the server is out of memory; try again later"
+    log.error("A request failed unexpectedly.", exc_info=error)
+    return ResponseStatusCode.UnknownFailure, f"the server failed: {type(error).__name__}: {error}"

@@ -1,0 +1,237 @@
+"""Many appends, one write; many flushes, one sync."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from penstock.errors import (
+    DiskFailed,
+    InvalidRequestException,
+    PenstockError,
+    RequestPayloadTooLargeException,
+    ServerTimeoutException,
+)
+from penstock.log.log import End
+from penstock.protocol.codec import append_response
+from penstock.protocol.operations import Operation
+from penstock.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.server.reads import Reads
+    from penstock.server.tcp import Session
+
+log = logging.getLogger(__name__)
+
+# Clients give up after 60 s, and a late answer kills AWS's Python SDK.
+ANSWER_WITHIN_S = 55.0
+
+
+class Reply:
+    """Who waits for an append, and how to tell them."""
+
+    __slots__ = ("answer", "operation", "request_id", "session")
+
+    def __init__(
+        self, session: Session, operation: Operation, request_id: str, answer: bytes = b""
+    ) -> None:
+        self.session = session
+        self.operation = operation
+        self.request_id = request_id
+        self.answer = answer
+
+
+class Writer:
+    """The one who appends to a stream, on behalf of all connections."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        reads: Reads,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.stream = stream
+        self.reads = reads
+        self._loop = loop
+        self._executor = executor
+        self._now_ms = now_ms
+        self._payloads: list[bytes] = []
+        self._waiting: list[tuple[Session, str]] = []
+        self._unsynced: list[Reply] = []
+        self._syncing: list[Reply] = []
+        self._sync: asyncio.Future[None] | None = None
+        self._sync_since = 0.0
+        # Where the log ended when everything in it had been told. Not kept up to date while nothing
+        # needs a sync; see _remember_told.
+        self._told_end: End | None = None
+        self._deleted = False
+
+    def append(self, session: Session, request_id: str, payload: bytes) -> None:
+        """Append one message with everything else that arrives in this turn."""
+        if not self._payloads:
+            self._loop.call_soon(self.flush)
+        self._payloads.append(payload)
+        self._waiting.append((session, request_id))
+
+    def append_batch(
+        self,
+        session: Session,
+        request_id: str,
+        data: bytes,
+        sizes: Sequence[int],
+        answer: Callable[[int], bytes],
+    ) -> None:
+        """Append many messages, all or none. Raises what refuses them."""
+        self.flush()
+        self.stream.check_size(max(sizes))
+        self._remember_told()
+        first = self.stream.append(data, sizes, self._now_ms())
+        reply = Reply(session, Operation.AppendMessagesResponse, request_id, answer(first))
+        self._appended([reply])
+
+    def flush(self) -> None:
+        """Write what is waiting, now."""
+        if not self._payloads:
+            return
+        payloads, waiting = self._payloads, self._waiting
+        self._payloads, self._waiting = [], []
+        sizes = list(map(len, payloads))
+        self._remember_told()
+        try:
+            self.stream.check_size(max(sizes))
+            data = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+            first = self.stream.append(data, sizes, self._now_ms())
+        except (PenstockError, MemoryError) as error:
+            self._after_refusal(payloads, waiting, error)
+            return
+        if self.stream.definition.flush_on_write:
+            self._appended(
+                [
+                    Reply(session, Operation.AppendMessageResponse, request_id, answer)
+                    for (session, request_id), answer in zip(
+                        waiting, _answers(waiting, first), strict=True
+                    )
+                ]
+            )
+            return
+        for (session, _), answer in zip(waiting, _answers(waiting, first), strict=True):
+            session.answer(answer)
+        self._show()
+
+    async def settled(self) -> None:
+        """Everything that was taken is written and answered."""
+        self.flush()
+        while self._sync is not None:
+            await asyncio.wait([self._sync])
+
+    def check_deadline(self, now_s: float) -> None:
+        """Tell those who wait for a sync that hangs, before they give up by themselves."""
+        if self._sync is None or now_s - self._sync_since < ANSWER_WITHIN_S:
+            return
+        late = self._syncing + self._unsynced
+        if late:
+            log.error("Stream %s: the disk has not finished a sync for 55 s.", self.stream.name)
+        for reply in late:
+            reply.session.refuse(
+                reply.operation,
+                reply.request_id,
+                ServerTimeoutException(
+                    f"the disk of stream {self.stream.name} did not finish in time; the message "
+                    f"may or may not be stored"
+                ),
+            )
+        self._syncing.clear()
+        self._unsynced.clear()
+
+    def delete(self) -> None:
+        """The stream is gone: what is still being synced is answered, nothing else happens."""
+        self._deleted = True
+        self.reads.stream_deleted()
+
+    def _after_refusal(
+        self,
+        payloads: list[bytes],
+        waiting: list[tuple[Session, str]],
+        error: Exception,
+    ) -> None:
+        if len(payloads) > 1 and isinstance(
+            error, (InvalidRequestException, RequestPayloadTooLargeException)
+        ):
+            # Together they do not fit; by itself each may.
+            for payload, waiter in zip(payloads, waiting, strict=True):
+                self._payloads, self._waiting = [payload], [waiter]
+                self.flush()
+            return
+        for session, request_id in waiting:
+            session.refuse(Operation.AppendMessageResponse, request_id, error)
+
+    def _appended(self, replies: list[Reply]) -> None:
+        if self.stream.definition.flush_on_write:
+            self._unsynced += replies
+            if self._sync is None:
+                self._begin_sync()
+            return
+        for reply in replies:
+            reply.session.answer(reply.answer)
+        self._show()
+
+    def _remember_told(self) -> None:
+        """Before something is appended that may have to be taken back."""
+        if self._told_end is None and self.stream.definition.flush_on_write:
+            self._told_end = self.stream.log.end()
+
+    def _show(self) -> None:
+        self._told_end = None
+        self.stream.show_appended(self.stream.log.next_sequence)
+        self.reads.wake()
+
+    def _begin_sync(self) -> None:
+        self._syncing, self._unsynced = self._unsynced, []
+        end = self.stream.log.end()
+        self._sync_since = self._loop.time()
+        try:
+            work = self.stream.log.begin_sync()
+        except OSError as error:
+            self._sync_failed(error)
+            return
+        self._sync = self._loop.run_in_executor(self._executor, work)
+        self._sync.add_done_callback(lambda done: self._sync_ended(done, end))
+
+    def _sync_ended(self, done: asyncio.Future[None], end: End) -> None:
+        self._sync = None
+        error = done.exception()
+        if error is not None:
+            self._sync_failed(error)
+            return
+        self._told_end = end
+        replies, self._syncing = self._syncing, []
+        for reply in replies:
+            reply.session.answer(reply.answer)
+        if not self._deleted:
+            self.stream.show_appended(end.next_sequence)
+            self.reads.wake()
+            if self._unsynced:
+                self._begin_sync()
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """After a failed sync nobody knows what is on the disk: take back all that was not told."""
+        log.error("Stream %s: sync failed: %s", self.stream.name, error)
+        replies = self._syncing + self._unsynced
+        self._syncing, self._unsynced = [], []
+        if not self._deleted and self._told_end is not None:
+            self.stream.take_back_hidden(self._told_end)
+        failure = DiskFailed(f"{self.stream.folder}: {error}")
+        for reply in replies:
+            reply.session.refuse(reply.operation, reply.request_id, failure)
+
+
+def _answers(waiting: list[tuple[Session, str]], first: int) -> list[bytes]:
+    return [
+        append_response(request_id, sequence)
+        for sequence, (_, request_id) in enumerate(waiting, first)
+    ]
