@@ -118,10 +118,8 @@ class Log:
             self._forget(self.segments.pop())
         if not self.segments:
             # Retention has taken the segment meanwhile, with everything that was in it.
-            self.total_bytes, self.next_sequence = 0, end.next_sequence
-            with suppress(OSError):
-                self._begin_segment()
-            return
+            end = End(end.next_sequence, 0, 0, 0)
+            self.segments.append(Segment(self._storage, self._folder, end.first_sequence))
         active = self.active
         active.count, active.data_bytes, active.checksum = end.count, end.data_bytes, end.checksum
         self.next_sequence = end.next_sequence

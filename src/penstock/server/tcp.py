@@ -10,6 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from penstock.errors import (
     DataDamaged,
@@ -93,9 +94,8 @@ class Session(asyncio.Protocol):
     # --- called by asyncio ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.outbox = Outbox(transport, asyncio.get_running_loop(), self.writable_again)
+        self.transport = cast(asyncio.Transport, transport)
+        self.outbox = Outbox(self.transport, asyncio.get_running_loop(), self.writable_again)
         self._sessions.add(self)
         if len(self._sessions) > self._connections_max:
             self.connection.refuse_at_once(
