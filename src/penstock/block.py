@@ -79,12 +79,13 @@ class Block:
 
     def intact(self) -> bool:
         """Whether all bytes are what was stored: two C calls, whatever the size."""
-        if not entries_intact(self.index):
+        if not self.index or len(self.index) % ENTRY_BYTES or not entries_intact(self.index):
             return False
-        last = ENTRY.unpack_from(self.index, len(self.index) - ENTRY_BYTES)
         first = ENTRY.unpack_from(self.index)
+        last = ENTRY.unpack_from(self.index, len(self.index) - ENTRY_BYTES)
         return bool(
             first[3] == self.first_sequence & U32_MASK
+            and last[3] == (self.next_sequence - 1) & U32_MASK
             and last[0] - (first[0] - first[2]) == len(self.data)
             and crc32(self.data, self.previous_checksum) == last[4]
         )

@@ -8,10 +8,11 @@ is wrong. A field whose default is None although its type is not optional is req
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -384,30 +385,47 @@ class PutAssetPropertyValueEntry(Model):
 
 StructType = TypeVar("StructType", bound=Struct)
 
+# CBOR has byte strings of its own. Without this, text in their place would be taken for base64.
+WIRE_TYPES = (bytes,)
+
 
 def to_wire(value: Struct) -> dict[str, Any]:
     """Wire names, plain values, no None anywhere."""
-    plain = msgspec.to_builtins(value, builtin_types=(bytes,))
-    return cast(dict[str, Any], without_nulls(plain))
+    return cast(dict[str, Any], plain(value))
 
 
 def from_wire(values: Any, kind: type[StructType], at: str = "") -> StructType:
     """Check plain values and make an object of them. ValueError names the field and its rule."""
     try:
-        found = msgspec.convert(normalised(values), kind)
+        found = converted(values, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(readable(str(error), at)) from error
+        raise ValueError(readable(str(error), kind, at)) from error
     check_rules(found, at)
     return found
 
 
-def without_nulls(value: Any) -> Any:
-    """Null means absent, and absent keys are not sent."""
+def plain(value: Any) -> Any:
+    """Objects become maps, enums their values. What fits no field is kept for `from_wire`."""
+    if isinstance(value, Struct):
+        fields = ((entry.wire_name, getattr(value, entry.name)) for entry in fields_of(type(value)))
+        return {wire_name: plain(item) for wire_name, item in fields if item is not None}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
     return value
+
+
+def converted(values: Any, kind: type[StructType]) -> StructType:
+    """Most values fit as they are; those that do not get a second chance, normalised."""
+    try:
+        return msgspec.convert(values, kind, builtin_types=WIRE_TYPES)
+    except msgspec.ValidationError:
+        return msgspec.convert(normalised(values), kind, builtin_types=WIRE_TYPES)
 
 
 def normalised(value: Any) -> Any:
@@ -424,12 +442,23 @@ def normalised(value: Any) -> Any:
     return value
 
 
-def readable(error: str, at: str = "") -> str:
+def readable(error: str, kind: type[Struct], at: str = "") -> str:
     """'Expected `int` >= 1024 - at `$.definition.maxSize`', with the field in front."""
-    text, found, path = error.rpartition(" - at `$")
-    if not found:
-        return f"{at}: {error}" if at else error
-    return f"{at}{path.rstrip('`')}: {text}".lstrip(".")
+    parts = re.fullmatch(r"(.*?) - at (`key` in )?`\$\.?(.*)`", error, re.DOTALL)
+    text, of_key, path = parts.groups() if parts else (error, None, "")
+    if of_key:
+        text = f"a key: {text}"
+    if text.startswith("Invalid enum value"):
+        text += f"; allowed are {', '.join(allowed_values(kind, path))}"
+    where = ".".join(part for part in (at, path) if part)
+    return f"{where}: {text}" if where else text
+
+
+def allowed_values(kind: Any, path: str) -> list[str]:
+    """What the enum at a path of wire names can be: '0 (File)', '1 (Memory)'."""
+    for wire_name in re.findall(r"[A-Za-z]\w*", path):
+        (kind,) = (entry.inner_type for entry in fields_of(kind) if entry.wire_name == wire_name)
+    return [f"{member.value} ({member.name})" for member in kind]
 
 
 def check_rules(value: Any, at: str = "") -> None:
@@ -439,25 +468,42 @@ def check_rules(value: Any, at: str = "") -> None:
             check_rules(item, f"{at}[{position}]")
     if not isinstance(value, Struct):
         return
-    for name, wire_name, is_required in field_table(type(value)):
-        item = getattr(value, name)
-        where = f"{at}.{wire_name}".lstrip(".")
-        if item is None and is_required:
-            raise ValueError(f"{where}: is required")
-        check_rules(item, where)
+    for entry in fields_of(type(value)):
+        item = getattr(value, entry.name)
+        if item is None and entry.is_required:
+            raise ValueError(f"{at}.{entry.wire_name}: is required".lstrip("."))
+        if entry.holds_structs:
+            check_rules(item, f"{at}.{entry.wire_name}".lstrip("."))
     rule = getattr(value, "broken_rule", None)
     if rule is not None and (broken := cast(Callable[[], str | None], rule)()) is not None:
         raise ValueError(f"{at}: {broken}" if at else broken)
 
 
+class Field(NamedTuple):
+    """What a type's declaration says about one of its fields."""
+
+    name: str
+    wire_name: str
+    is_required: bool
+    inner_type: type  # of the value, or of what a list holds
+    holds_structs: bool
+
+
 @cache
-def field_table(kind: type[Struct]) -> list[tuple[str, str, bool]]:
-    """(attribute, wire name, required) of a type's fields."""
-    return [
-        (
-            found.name,
-            found.encode_name,
-            found.default is None and type(None) not in get_args(found.type),
+def fields_of(kind: type[Struct]) -> list[Field]:
+    """The fields of a type, in the order of the wire and of positional arguments."""
+    table = []
+    for found in msgspec.structs.fields(kind):
+        inner_type = found.type
+        while arguments := get_args(inner_type):
+            inner_type = arguments[0]
+        table.append(
+            Field(
+                found.name,
+                found.encode_name,
+                found.default is None and type(None) not in get_args(found.type),
+                inner_type,
+                issubclass(inner_type, Struct),
+            )
         )
-        for found in msgspec.structs.fields(kind)
-    ]
+    return table

@@ -14,6 +14,7 @@ _U32 = struct.Struct(">BI").pack
 _U64 = struct.Struct(">BQ").pack
 
 UNSIGNED = 0x00
+NEGATIVE = 0x20
 BYTES = 0x40
 TEXT = 0x60
 ARRAY = 0x80
@@ -31,6 +32,11 @@ def head(major: int, number: int) -> bytes:
     if number < 0x100000000:
         return _U32(major | 26, number)
     return _U64(major | 27, number)
+
+
+def integer(value: int) -> bytes:
+    """Of either sign: a clock that runs before 1970 must not make a message unreadable."""
+    return head(UNSIGNED, value) if value >= 0 else head(NEGATIVE, -1 - value)
 
 
 def text(value: str) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any, NoReturn, TypeVar
 
 import cbor2
 
@@ -24,18 +25,40 @@ from penstock.protocol.operations import (
 NESTING_MAX = 16
 RequestType = TypeVar("RequestType", bound=Request)
 _OK = b"\x66status\x00\x6cerrorMessage\x60"
-_REQUEST_ID = b"\x69requestId"
+# By first byte; all other maps, indefinite ones too, have a head of one byte.
+_MAP_HEAD_BYTES = {0xB8: 2, 0xB9: 3, 0xBA: 5, 0xBB: 9}
 
 
 class Unanswerable(ValueError):
     """A frame without a usable requestId: no answer can be correlated, so the connection ends."""
 
 
+class _NoTags(dict[int, Any]):
+    """No client sends tags, and theirs is the power to harm.
+
+    A shared reference (28, 29) unfolds a small frame into a tree that no walk over it survives.
+    """
+
+    def __missing__(self, tag: int) -> Callable[[object, bool], NoReturn]:
+        return _refuse_tag
+
+
+def _refuse_tag(_value: object, _immutable: bool) -> NoReturn:
+    raise ValueError("tags are not allowed")
+
+
+_DECODER_OPTIONS: dict[str, Any] = {
+    "max_depth": NESTING_MAX,
+    "strict_hashable_types": True,
+    "semantic_decoders": _NoTags(),
+}
+
+
 def load_map(payload: bytes) -> dict[Any, Any]:
     """The CBOR map of a frame."""
     try:
-        found = cbor2.loads(payload, max_depth=NESTING_MAX, strict_hashable_types=True)
-    except Exception as error:  # bytes from outside, and cbor2 runs tag decoders on them
+        found = cbor2.loads(payload, **_DECODER_OPTIONS)
+    except cbor2.CBORDecodeError as error:
         raise Unanswerable(f"the frame is not CBOR: {error}") from error
     if not isinstance(found, dict):
         raise Unanswerable(f"the frame is not a CBOR map but {type(found).__name__}")
@@ -51,14 +74,18 @@ def request_id_of(values: dict[Any, Any]) -> str:
 
 def oversized_request_id(oversized: Oversized) -> str:
     """The requestId from the first bytes of a frame that was too large to keep."""
-    at = oversized.head.find(_REQUEST_ID)
-    if at < 0:
-        raise Unanswerable("the oversized frame does not begin with a requestId")
+    if oversized.head[0] >> 5 != cbor.MAP >> 5:
+        raise Unanswerable("the oversized frame does not begin with a CBOR map")
+    entries = oversized.head[_MAP_HEAD_BYTES.get(oversized.head[0], 1) :]
+    decoder = cbor2.CBORDecoder(BytesIO(entries), **_DECODER_OPTIONS)
     try:
-        found = cbor2.loads(oversized.head[at + len(_REQUEST_ID) :])
+        while decoder.decode() != "requestId":
+            decoder.decode()  # the value of another key
+        return request_id_of({"requestId": decoder.decode()})
     except cbor2.CBORDecodeError as error:
-        raise Unanswerable("the oversized frame has no readable requestId") from error
-    return request_id_of({"requestId": found})
+        raise Unanswerable(
+            f"the first {len(oversized.head)} bytes of the oversized frame hold no requestId"
+        ) from error
 
 
 def decode_request(kind: type[RequestType], values: dict[Any, Any]) -> RequestType:
@@ -127,27 +154,28 @@ def append_response(request_id: str, sequence: int) -> bytes:
 def read_response(request_id: str, stream_name: str, blocks: Sequence[Block]) -> bytes:
     """ReadMessagesResponse: one map per message, straight from the stored bytes."""
     before = b"\xa4\x6astreamName" + cbor.text(stream_name) + b"\x6esequenceNumber"
-    time_key, payload_key = b"\x6aingestTime", b"\x67payload"
     head, unsigned, octets = cbor.head, cbor.UNSIGNED, cbor.BYTES
     messages: list[bytes] = []
+    last_time_ms = None  # neighbours often share their millisecond
     for block in blocks:
         data = block.data
         sequence = block.first_sequence
         at = 0
         for _, time_ms, size, _, _, _ in ENTRY.iter_unpack(block.index):
             stop = at + size
+            if time_ms != last_time_ms:
+                last_time_ms = time_ms
+                middle = b"\x6aingestTime" + cbor.integer(time_ms) + b"\x67payload"
             messages += (
                 before,
                 head(unsigned, sequence),
-                time_key,
-                head(unsigned, time_ms),
-                payload_key,
+                middle,
                 head(octets, size),
                 data[at:stop],
             )
             at = stop
             sequence += 1
-    count = len(messages) // 7
+    count = len(messages) // 5
     opening = b"".join(
         (b"\xa4\x69requestId", cbor.text(request_id), b"\x68messages", head(cbor.ARRAY, count))
     )

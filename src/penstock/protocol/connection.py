@@ -67,6 +67,8 @@ class ServerConnection:
 
     def receive(self, data: bytes) -> list[Frame]:
         """The frames after the handshake that these bytes complete. FramingError ends it all."""
+        if self.refused is not None:
+            return []  # one refusal is the last word, whatever still arrives
         if self.protocol_version is not None:
             return self._decoder.feed(data)
         if not self._version_seen and data:
@@ -118,7 +120,7 @@ class ServerConnection:
             )
         else:
             self._connect(payload)
-        return [] if self.refused else rest
+        return rest if self.refused is None else []
 
     def _connect(self, payload: bytes) -> None:
         request_id = None
@@ -160,7 +162,7 @@ class ServerConnection:
 
     def _accept(self, request: ConnectRequest, version: str) -> None:
         self.protocol_version = version
-        self.extensions = tuple(name for name in Extension.ALL if name in request.penstock)
+        self.extensions = tuple(name for name in Extension.ALL if name in (request.penstock or ()))
         self.sdk_version = request.sdk_version or "unknown"
         self._decoder.frame_bytes_max = self.frame_bytes_max
         self.reply = CONNECT_VERSION + encode(
@@ -218,7 +220,7 @@ class ClientConnection:
                 other_supported_protocol_versions=list(PROTOCOL_VERSIONS[1:]),
                 sdk_version=self.sdk_version,
                 auth_token=self.auth_token or None,
-                penstock=list(self.wanted_extensions),
+                penstock=list(self.wanted_extensions) or None,
             ),
         )
 
@@ -252,12 +254,11 @@ class ClientConnection:
         except ValueError as error:
             raise ConnectFailedException(f"the handshake was unreadable: {error}") from error
         assert isinstance(response, ConnectResponse)
+        reason = response.error_message or "the server refused the connection"
         if response.status == ResponseStatusCode.Unauthorized:
-            raise _Unauthorized(response.error_message, response.status)
+            raise _Unauthorized(reason, response.status, response.request_id)
         if response.status != ResponseStatusCode.Success:
-            raise ConnectFailedException(
-                response.error_message or "the server refused the connection", response.status
-            )
+            raise ConnectFailedException(reason, response.status, response.request_id)
         self.connected = response
         self.extensions = frozenset(response.penstock or ())
 

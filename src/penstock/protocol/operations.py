@@ -71,7 +71,7 @@ class ConnectRequest(Request):
     other_supported_protocol_versions: list[str] = []
     sdk_version: str | None = None
     auth_token: str | None = None
-    penstock: list[str] = []
+    penstock: list[str] | None = None
 
 
 class ConnectResponse(Response):

@@ -15,10 +15,9 @@ from penstock.errors import (
     RequestPayloadTooLargeException,
     ServerTimeoutException,
 )
-from penstock.log.log import End
 from penstock.protocol.codec import append_response
 from penstock.protocol.operations import Operation
-from penstock.streams.stream import Stream
+from penstock.streams.stream import End, Stream
 
 if TYPE_CHECKING:
     from penstock.server.reads import Reads

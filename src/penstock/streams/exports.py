@@ -33,6 +33,7 @@ class ExportProgress(msgspec.Struct):
     last_exported_sequence: int
     exported_count: int = 0
     exported_bytes: int = 0
+    refused_count: int = 0
     last_export_time_ms: int = 0
     error: str = ""
 

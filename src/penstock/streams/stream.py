@@ -22,6 +22,8 @@ from penstock.model import (
 from penstock.streams.exports import Exports
 from penstock.streams.rules import forbidden_change, segment_bytes_for
 
+__all__ = ["End", "Stream"]
+
 # A read that is likely to touch more than this goes to a thread, so that a slow disk or a long
 # checksum does not keep other clients waiting.
 INLINE_READ_BYTES_MAX = 256 * 1024
