@@ -1,0 +1,275 @@
+"""The declaration: every setting once, with type, default, limits and AWS's names for it."""
+# No `from __future__ import annotations`: the annotations are read at import, and as text they
+# would have to be evaluated first.
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Annotated, NamedTuple, Self, get_args
+
+from penstock.errors import SettingsError
+from penstock.settings.field import About, Setting
+from penstock.settings.sources import CONFIG_VARIABLE, Collector, Source
+from penstock.units import GIB, KIB, MIB, TIB
+
+# The wire's own limit: a longer length field is not valid in any version of the protocol.
+FRAME_BYTES_LIMIT = 2**30
+# Smaller frames could not carry the definition of a stream with a few exports.
+FRAME_BYTES_LEAST = 4 * KIB
+# A million of anything per connection or server is a slip of the pen; so is a TiB of memory.
+COUNT_MAX = 2**20
+MEMORY_BYTES_MAX = TIB
+
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
+CONFIG_SEARCH = ("penstock.toml", "/etc/penstock/penstock.toml")
+
+
+def default_data_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """Where a user's programs keep their data, by the XDG rules."""
+    data_home = environ.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(data_home):  # the rules say that a relative one counts as unset
+        home = environ.get("HOME") or os.path.expanduser("~")
+        data_home = os.path.join(home, ".local", "share")
+    return os.path.join(data_home, "penstock")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything an operator can turn. Nothing changes it while the server runs."""
+
+    host: Annotated[
+        str,
+        About(
+            "Address to listen on. Any other than loopback needs at least one token.",
+            aws_variables=("STREAM_MANAGER_SERVER_HOST",),
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        About(
+            "TCP port to listen on; 0 picks a free one.",
+            ge=0,
+            le=65535,
+            aws_variables=("STREAM_MANAGER_SERVER_PORT",),
+        ),
+    ] = 8088
+    data_dir: Annotated[
+        str,
+        About(
+            "Folder that holds the streams.",
+            is_path=True,
+            aws_variables=("STREAM_MANAGER_STORE_ROOT_DIR",),
+            default_text="$XDG_DATA_HOME/penstock, otherwise ~/.local/share/penstock",
+        ),
+    ] = field(default_factory=default_data_dir)
+    authenticate_client: Annotated[
+        bool | None,
+        About(
+            "Whether clients must show a token. Unset: they must as soon as one is configured.",
+            aws_variables=("STREAM_MANAGER_AUTHENTICATE_CLIENT",),
+        ),
+    ] = None
+    tokens: Annotated[
+        tuple[str, ...],
+        About(
+            "Tokens that clients may show. Other users of the machine can see flags: prefer the "
+            "file or the variable.",
+            is_secret=True,
+        ),
+    ] = field(default=(), repr=False)
+    frame_bytes_max: Annotated[
+        int,
+        About(
+            "Largest request that is accepted, in bytes.",
+            ge=FRAME_BYTES_LEAST,
+            le=FRAME_BYTES_LIMIT,
+            is_bytes=True,
+        ),
+    ] = 64 * MIB
+    response_bytes_max: Annotated[
+        int,
+        About(
+            "A read adds no more messages to an answer of this size, in bytes, once it has the "
+            "least number it was asked for.",
+            ge=FRAME_BYTES_LEAST,
+            le=FRAME_BYTES_LIMIT,
+            is_bytes=True,
+        ),
+    ] = 64 * MIB
+    unsent_bytes_max: Annotated[
+        int,
+        About(
+            "Bytes of answers that may wait for a slow client, per connection.",
+            ge=FRAME_BYTES_LEAST,
+            le=MEMORY_BYTES_MAX,
+            is_bytes=True,
+        ),
+    ] = 64 * MIB
+    waiting_reads_max: Annotated[
+        int,
+        About("Reads that may wait for messages, per connection.", ge=1, le=COUNT_MAX),
+    ] = 256
+    requests_in_flight_max: Annotated[
+        int,
+        About("Requests that may be without an answer, per connection.", ge=1, le=COUNT_MAX),
+    ] = 4096
+    connections_max: Annotated[
+        int,
+        About("Clients that may be connected at the same time.", ge=1, le=COUNT_MAX),
+    ] = 1024
+    log_level: Annotated[
+        str,
+        About("How much is logged.", choices=LOG_LEVELS, aws_variables=("LOG_LEVEL",)),
+    ] = "INFO"
+    exporter_bandwidth_kbps_max: Annotated[
+        int | None,
+        About(
+            "Average bandwidth of all exports together, in kilobit per second. Unset: no limit. "
+            "Used by exports.",
+            ge=1,
+            le=2**31 - 1,
+            aws_variables=("STREAM_MANAGER_EXPORTER_MAX_BANDWIDTH",),
+        ),
+    ] = None
+    exporter_threads: Annotated[
+        int,
+        About(
+            "Exports that may send at the same time. Used by exports.",
+            ge=1,
+            le=1024,
+            aws_variables=(
+                "STREAM_MANAGER_EXPORTER_THREAD_POOL_SIZE",
+                "STREAM_MANAGER_THREAD_POOL_SIZE",  # as an older page of AWS's guide spells it
+            ),
+        ),
+    ] = 5
+    s3_part_bytes_min: Annotated[
+        int,
+        About(
+            "Smallest part of a multipart upload to S3, in bytes. Used by exports.",
+            ge=5 * MIB,  # both are limits of S3 itself
+            le=5 * GIB,
+            is_bytes=True,
+            aws_variables=(
+                "STREAM_MANAGER_EXPORTER_S3_DESTINATION_MULTIPART_UPLOAD_MIN_PART_SIZE_BYTES",
+            ),
+        ),
+    ] = 5 * MIB
+    kinesis_inter_call_delay_ms: Annotated[
+        int,
+        About(
+            "Pause between two calls to Kinesis, in milliseconds; 0 turns it off. Used by exports.",
+            ge=0,
+            le=3_600_000,
+            aws_variables=("STREAM_MANAGER_EXPORTER_KINESIS_INTER_CALL_DELAY_MS",),
+        ),
+    ] = 1000
+    read_only_dirs: Annotated[
+        tuple[str, ...],
+        About(
+            "Folders with input files of S3 tasks. Used by exports.",
+            is_path=True,
+            aws_variables=("STREAM_MANAGER_READ_ONLY_DIRS",),
+        ),
+    ] = ()
+    jvm_args: Annotated[
+        str,
+        About(
+            "Arguments for a Java process, separated by spaces. The server has none; the setting "
+            "is accepted so that a Greengrass configuration can be carried over.",
+            may_be_empty=True,
+            aws_variables=("JVM_ARGS",),
+        ),
+    ] = ""
+
+    @classmethod
+    def load(
+        cls,
+        flags: Mapping[str, object],
+        environ: Mapping[str, str],
+        config_path: str | None = None,
+        *,
+        config_search: Sequence[str] = CONFIG_SEARCH,
+    ) -> "Loaded":
+        """Settings from all sources, or SettingsError with every problem, one per line.
+
+        `flags` has keys of the declaration; text is parsed, None means that it was not given.
+        """
+        collector = Collector(SETTINGS)
+        defaults = {key: setting.default for key, setting in SETTINGS.items()}
+        collector.take_defaults({**defaults, "data_dir": default_data_dir(environ)})
+        collector.take_file(config_path or environ.get(CONFIG_VARIABLE) or None, config_search)
+        collector.take_environment(environ)
+        collector.take_flags(flags)
+        if collector.problems:
+            raise SettingsError("\n".join(collector.problems))
+        return Loaded(cls(**collector.values).checked(), collector.sources)
+
+    def authentication_required(self) -> bool:
+        """Whether clients must show a token."""
+        if self.authenticate_client is None:
+            return bool(self.tokens)
+        return self.authenticate_client
+
+    def checked(self) -> Self:
+        """Itself, or SettingsError if other machines could come in without a token."""
+        if is_loopback(self.host):
+            return self
+        if not self.tokens:
+            raise SettingsError(
+                f"host is {self.host}, which other machines can reach, but no token is configured. "
+                "Set tokens (PENSTOCK_TOKENS), or listen on 127.0.0.1."
+            )
+        if not self.authentication_required():
+            raise SettingsError(
+                f"host is {self.host}, which other machines can reach, but authenticate_client is "
+                "false. Remove authenticate_client, or listen on 127.0.0.1."
+            )
+        return self
+
+    def warnings(self) -> list[str]:
+        """What is allowed but probably not meant."""
+        if self.authenticate_client and not self.tokens:
+            return [
+                "authenticate_client is true but no token is configured: every client will be "
+                "refused. Set tokens (PENSTOCK_TOKENS)."
+            ]
+        if self.authenticate_client is False and self.tokens:
+            return [
+                "authenticate_client is false: the configured tokens are not asked for, and any "
+                "process of this machine may connect."
+            ]
+        return []
+
+
+class Loaded(NamedTuple):
+    """Settings, and where each of them came from."""
+
+    settings: Settings
+    sources: Mapping[str, Source]
+
+
+def declared() -> Iterator[Setting]:
+    """The declaration, field by field."""
+    for item in fields(Settings):
+        declared_type, about = get_args(item.type)
+        without_none = [kind for kind in get_args(declared_type) if kind is not type(None)]
+        is_list = declared_type == tuple[str, ...]
+        kind = tuple if is_list else (without_none or [declared_type])[0]
+        default = None if item.default is MISSING else item.default
+        yield Setting(item.name, kind, about, default)
+
+
+SETTINGS: dict[str, Setting] = {setting.key: setting for setting in declared()}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host in ("127.0.0.1", "localhost", "::1"):
+        return True
+    import ipaddress  # only for unusual addresses
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
