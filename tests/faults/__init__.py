@@ -1,0 +1,1 @@
+"""Tests that break things and go on using them."""
