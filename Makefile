@@ -15,7 +15,7 @@ setup: $(VENV)/.installed  ## everything into .venv, with .venv/bin/penstock
 $(VENV)/.installed: pyproject.toml src/penstock/version.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark,aws,testing]' --group dev
 	touch $@
 
 test: setup check  ## lint, types, layers, and every test

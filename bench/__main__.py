@@ -13,14 +13,15 @@ from pathlib import Path
 import click
 
 from bench import machine
-from bench.cases import CASES, NOT_SHOWN, QUICK, THOROUGH
+from bench.cases import CASES, NOT_SHOWN, QUICK, SLOW_CASES, THOROUGH
 from bench.figures import Figure, show
 
+ALL_CASES = CASES | SLOW_CASES
 BUILD = Path(__file__).parent.parent / "build"
 
 
 @click.command()
-@click.option("--only", multiple=True, type=click.Choice(list(CASES)), help="Run only these cases.")
+@click.option("--only", multiple=True, type=click.Choice(list(ALL_CASES)), help="Only these cases.")
 @click.option("--quick", is_flag=True, help="Fewer repeats and messages; the figures are rougher.")
 @click.option("--output", type=click.Path(dir_okay=False), default=BUILD / "bench.json")
 def main(only: tuple[str, ...], quick: bool, output: str) -> None:
@@ -32,7 +33,7 @@ def main(only: tuple[str, ...], quick: bool, output: str) -> None:
         click.echo(f"{case} ...", err=True)
         # Not below /tmp, which may be memory: a flush there costs nothing.
         with tempfile.TemporaryDirectory(prefix="bench-", dir=BUILD) as folder:
-            found = CASES[case](Path(folder), QUICK if quick else THOROUGH)
+            found = ALL_CASES[case](Path(folder), QUICK if quick else THOROUGH)
         figures += [(case, figure) for figure in found]
     report = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

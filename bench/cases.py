@@ -19,9 +19,9 @@ import uvloop
 from tests.environments import python_with
 from tests.server_process import ServerProcess, clean_environment
 
-from bench import machine
+from bench import exports, machine
 from bench.appender import WARM_UP_COUNT
-from bench.figures import Figure
+from bench.figures import Figure, ratios
 from penstock import AsyncStreamManagerClient, StreamManagerClient
 from penstock.model import MessageStreamDefinition, ReadMessagesOptions, StrategyOnFull
 from penstock.protocol.codec import decode_response, encode, load_map
@@ -224,6 +224,13 @@ CASES: dict[str, Callable[[Path, Effort], list[Figure]]] = {
     "segments": open_many_segments,
     "plain-read": Rate(read_plainly, "messages/s", 100_000, filled_with=PAYLOAD),
     "threads": Rate(append_from_threads, "appends/s", 10_000),
+    "exports": exports.drain,
+    "export-latency": exports.latency,
+    "export-start": exports.first_delivery,
+}
+# Minutes each: only on demand.
+SLOW_CASES: dict[str, Callable[[Path, Effort], list[Figure]]] = {
+    "thousand-streams": exports.thousand_streams,
 }
 
 
@@ -259,10 +266,6 @@ def seconds(action: Callable[[], object]) -> float:
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
-
-
-def ratios(values: list[float], others: list[float]) -> list[float]:
-    return [value / other for value, other in zip(values, others, strict=True)]
 
 
 def appender_rate(python: Path, module: str, server: ServerProcess, count: int) -> float:

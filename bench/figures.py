@@ -38,6 +38,10 @@ class Figure:
         return {"case": case, **judged, **asdict(self)}
 
 
+def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [value / other for value, other in zip(values, others, strict=True)]
+
+
 def show(figures: Sequence[tuple[str, Figure]]) -> None:
     """Print the table; in full width where nobody says how wide a line may be."""
     table = Table("case", "what", box=None, pad_edge=False)

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sysconfig
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,27 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of all threads of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a process and all its descendants use."""
+
+    process_count: int
+    pss_bytes: int  # what they share counts once
+    cpu_seconds: float
+
+
+def tree(pid: int) -> Tree:
+    pids = [pid]
+    for each in pids:  # grows on the way
+        children = Path(f"/proc/{each}/task").glob("*/children")
+        pids += [int(child) for path in children for child in path.read_text().split()]
+    return Tree(len(pids), sum(map(pss_bytes, pids)), sum(map(cpu_seconds, pids)))
+
+
+def pss_bytes(pid: int) -> int:
+    return int(_field(f"/proc/{pid}/smaps_rollup", "Pss").removesuffix(" kB")) * 1024
 
 
 def bytes_read(pid: int) -> int:

@@ -126,7 +126,7 @@ def test_every_setting_has_a_variable_of_its_own(key):
     special = {"log_level": "WARN", "host": "localhost", "port": "1", "exporter_threads": "2"}
     special |= {"kinesis_inter_call_delay_ms": "3"}
     special |= dict.fromkeys(["waiting_reads_max", "connections_max"], "9")
-    special |= {"requests_in_flight_max": "9"}
+    special |= {"requests_in_flight_max": "9", "pipeline": "external"}
     text = special.get(key, texts[setting.kind])
 
     loaded = load(environ={f"PENSTOCK_{key.upper()}": text})

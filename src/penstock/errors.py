@@ -143,6 +143,10 @@ class ValidationException(ClientException):
     """A value breaks a rule of the data model; nothing was sent."""
 
 
+class InvalidDefinitionException(ValidationException, InvalidRequestException):
+    """Both, because AWS's clients leave rules over several fields to the server."""
+
+
 class ConnectFailedException(ClientException):
     """No connection: the server refused the handshake."""
 

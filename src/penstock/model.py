@@ -389,6 +389,10 @@ StructType = TypeVar("StructType", bound=Struct)
 WIRE_TYPES = (bytes,)
 
 
+class RuleBroken(ValueError):
+    """Each field is fine by itself, but not together with the others."""
+
+
 def to_wire(value: Struct) -> dict[str, Any]:
     """Wire names, plain values, no None anywhere."""
     return cast(dict[str, Any], plain(value))
@@ -476,7 +480,7 @@ def check_rules(value: Any, at: str = "") -> None:
             check_rules(item, f"{at}.{entry.wire_name}".lstrip("."))
     rule = getattr(value, "broken_rule", None)
     if rule is not None and (broken := cast(Callable[[], str | None], rule)()) is not None:
-        raise ValueError(f"{at}: {broken}" if at else broken)
+        raise RuleBroken(f"{at}: {broken}" if at else broken)
 
 
 class Field(NamedTuple):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import uvloop
 from blocking_twin import BlockingTwin
+from client_kinds import Belongings, Connect
 
 from penstock import StreamManagerClient
-
-Connect = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +44,6 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
             client.stop()
         else:
             client.close()
-
-
-class Belongings(Protocol):
-    """What this process has open."""
-
-    def __call__(self) -> tuple[set[threading.Thread], int]: ...
 
 
 @pytest.fixture

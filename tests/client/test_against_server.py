@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_kinds import Connect
 
-from conftest import Connect
 from penstock import (
     AppendedRange,
     InvalidRequestException,

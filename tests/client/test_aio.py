@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from client_kinds import Belongings
 from scripted_peer import (
     STEP_TIMEOUT_S,
     Request,
@@ -23,7 +24,6 @@ from scripted_peer import (
     wire_block,
 )
 
-from conftest import Belongings
 from penstock import (
     AsyncStreamManagerClient,
     ClientClosedException,

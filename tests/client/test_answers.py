@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from client_kinds import Connect
 from scripted_peer import (
     Request,
     ScriptedPeer,
@@ -14,7 +15,6 @@ from scripted_peer import (
     answer_to,
 )
 
-from conftest import Connect
 from penstock import (
     ClientException,
     InvalidRequestException,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from client_kinds import Connect
 from scripted_peer import (
     PlainServer,
     Request,
@@ -13,7 +14,6 @@ from scripted_peer import (
     wire_block,
 )
 
-from conftest import Connect
 from penstock import (
     AppendedRange,
     InvalidRequestException,

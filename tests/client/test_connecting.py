@@ -8,13 +8,13 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from client_kinds import Belongings, Connect
 from scripted_peer import (
     ScriptedPeer,
     Talk,
     free_port,
 )
 
-from conftest import Belongings, Connect
 from penstock import (
     ConnectFailedException,
     ServerUnreachableException,

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from client_kinds import Connect
 from scripted_peer import (
     STEP_TIMEOUT_S,
     Request,
@@ -14,7 +15,6 @@ from scripted_peer import (
     wire_block,
 )
 
-from conftest import Connect
 from penstock import (
     ResourceNotFoundException,
 )

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from client_kinds import Belongings, Connect
 from scripted_peer import (
     STEP_TIMEOUT_S,
     ScriptedPeer,
@@ -17,7 +18,6 @@ from scripted_peer import (
     answer_to,
 )
 
-from conftest import Belongings, Connect
 from penstock import (
     ClientClosedException,
     ConnectionLostException,

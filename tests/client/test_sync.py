@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from time import sleep
 
 import pytest
+from client_kinds import Belongings
 from scripted_peer import (
     STEP_TIMEOUT_S,
     Request,
@@ -22,7 +23,6 @@ from scripted_peer import (
     wait_until_in,
 )
 
-from conftest import Belongings
 from penstock import (
     ClientClosedException,
     ConnectionLostException,

@@ -101,8 +101,7 @@ def read_one(stream: Stream, number: int) -> bytes | None:
     try:
         blocks = stream.log.read(number, stream.log.next_sequence, 1, 1 << 20)
     except DataDamaged as error:
-        assert error.first_sequence <= number <= error.last_sequence
-        raise_if_silent(error, number)
+        check_text(error, number)
         return DAMAGED
     if not blocks or blocks[0].first_sequence != number:
         return None
@@ -122,8 +121,9 @@ class _Damaged(bytes):
 DAMAGED = _Damaged()
 
 
-def raise_if_silent(error: DataDamaged, number: int) -> None:
+def check_text(error: DataDamaged, number: int) -> None:
     """An operator needs the file and the byte, a reader the number to go on from."""
+    assert error.first_sequence <= number <= error.last_sequence
     text = str(error)
     assert ".data" in text, text
     assert "read on from" in text, text

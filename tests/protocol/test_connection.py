@@ -335,7 +335,7 @@ def test_who_asks_for_no_extension_never_hears_of_them(penstock: list[str] | Non
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 10**6])
-@pytest.mark.parametrize("wanted", [Extension.ALL, (Extension.READ_BLOCKS,), ()])
+@pytest.mark.parametrize("wanted", [Extension.CLIENTS, (Extension.READ_BLOCKS,), ()])
 def test_our_client_and_our_server_agree(chunk_bytes: int, wanted: tuple[str, ...]) -> None:
     server = connection_with("secret")
     client = ClientConnection("0.1.0", "secret", wanted)
@@ -365,7 +365,7 @@ def test_our_client_asks_for_both_versions_and_sends_no_empty_fields() -> None:
     }
     assert full == plain | {
         "authToken": "secret",
-        "penstock": ["append-messages", "read-blocks"],
+        "penstock": ["append-messages", "read-blocks", "export-status"],
     }
 
 
@@ -446,3 +446,16 @@ def test_no_answer_can_raise_anything_but_a_failed_connect(data: bytes) -> None:
         assert client.connected is None
     else:
         assert frames == []
+
+
+def test_work_on_exports_is_only_for_those_whose_token_gives_the_right() -> None:
+    wanted = (*Extension.CLIENTS, Extension.EXPORT_WORK)
+    for token, granted in (("anybody", Extension.CLIENTS), ("pipeline", Extension.ALL)):
+        server = ServerConnection(
+            lambda token: True,
+            "1.1.0",
+            "x",
+            rights=lambda token: Extension.ALL if token == "pipeline" else Extension.CLIENTS,
+        )
+        server.receive(ClientConnection("0.1.0", token, wanted).hello())
+        assert server.extensions == granted

@@ -51,6 +51,20 @@ NUMBERS = {
     "AppendMessagesResponse": 65,
     "ReadBlocks": 66,
     "ReadBlocksResponse": 67,
+    "WatchExports": 68,
+    "WatchExportsResponse": 69,
+    "ReportExport": 70,
+    "ReportExportResponse": 71,
+    "RenewLeases": 72,
+    "RenewLeasesResponse": 73,
+    "DescribeExports": 74,
+    "DescribeExportsResponse": 75,
+    "FindDeadLetters": 76,
+    "FindDeadLettersResponse": 77,
+    "ReplayDeadLetters": 78,
+    "ReplayDeadLettersResponse": 79,
+    "PurgeDeadLetters": 80,
+    "PurgeDeadLettersResponse": 81,
 }
 
 # Wire names in their order; what is required stands in front of the bar.
@@ -65,6 +79,13 @@ REQUEST_FIELDS = {
     15: "requestId definition |",
     64: "requestId name sizes data |",
     66: "requestId streamName | readMessagesOptions",
+    68: "requestId | countMax waitMillis",
+    70: "requestId report |",
+    72: "requestId | leaseIds",
+    74: "requestId |",
+    76: "requestId | streamName exportIdentifier ids afterId countMax",
+    78: "requestId | streamName exportIdentifier ids",
+    80: "requestId | streamName exportIdentifier ids",
 }
 
 RESPONSE_FIELDS = {
@@ -80,6 +101,13 @@ RESPONSE_FIELDS = {
     17: "requestId status errorMessage",
     65: "requestId status errorMessage firstSequenceNumber lastSequenceNumber",
     67: "requestId status errorMessage blocks",
+    69: "requestId status errorMessage leases settings",
+    71: "requestId status errorMessage leaseHeld canceled",
+    73: "requestId status errorMessage lostIds canceledIds",
+    75: "requestId status errorMessage exports pipeline",
+    77: "requestId status errorMessage deadLetters",
+    79: "requestId status errorMessage count",
+    81: "requestId status errorMessage count",
 }
 
 DEFINITION = {"name": "S", "strategyOnFull": 0}
@@ -94,6 +122,13 @@ SMALLEST_REQUESTS: dict[int, dict[str, Any]] = {
     15: {"definition": DEFINITION},
     64: {"name": "S", "sizes": b"\x01\x00\x00\x00", "data": b"x"},
     66: {"streamName": "S"},
+    68: {},
+    70: {"report": {"leaseId": 1}},
+    72: {},
+    74: {},
+    76: {},
+    78: {},
+    80: {},
 }
 
 
@@ -201,6 +236,13 @@ def test_operations_from_64_up_are_extensions_and_no_others() -> None:
     assert extensions == {
         Operation.AppendMessages: "append-messages",
         Operation.ReadBlocks: "read-blocks",
+        Operation.WatchExports: "export-work",
+        Operation.ReportExport: "export-work",
+        Operation.RenewLeases: "export-work",
+        Operation.DescribeExports: "export-status",
+        Operation.FindDeadLetters: "export-status",
+        Operation.ReplayDeadLetters: "export-status",
+        Operation.PurgeDeadLetters: "export-status",
     }
     assert set(extensions.values()) == set(Extension.ALL)
     assert all((operation >= 64) == (operation in extensions) for operation in OPERATIONS)

@@ -25,8 +25,12 @@ COMMANDS = {
     "streams": "penstock.cli.streams:streams",
     "append": "penstock.cli.messages:append",
     "read": "penstock.cli.messages:read",
+    "status": "penstock.cli.status:status",
+    "dead-letters": "penstock.cli.dead_letters:dead_letters",
     "config": "penstock.cli.config:config",
     "verify": "penstock.cli.verify:verify",
+    "pipeline": "penstock.cli.pipeline:pipeline",
+    "local-cloud": "penstock.cli.local_cloud:local_cloud",
 }
 
 EXIT_STATUSES = """\b

@@ -19,7 +19,7 @@ COLUMNS = (Column("Key"), Column("Value"), Column("Source"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--docs", is_flag=True, hidden=True, help="Print the settings page of the docs.")
 def config(path: str | None, as_json: bool, docs: bool) -> None:
-    """Show every setting, its value, and where the value came from."""
+    """Show every setting, its value and its source."""
     if docs:
         write(settings_page().encode())
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.block import Block
 from penstock.client import calls
-from penstock.client.calls import AppendedRange, Call, ExtensionMissing
+from penstock.client.calls import AppendedRange, Call, ExportsInfo, ExtensionMissing
 from penstock.client.channel import Channel
 from penstock.client.endpoint import Backoff, endpoint_for, fresh
 from penstock.client.fallback import PlainAppends, portions
@@ -22,6 +22,7 @@ from penstock.errors import (
     RequestTimeoutException,
     StreamManagerException,
 )
+from penstock.export_model import DeadLetter
 from penstock.model import (
     Message,
     MessageStreamDefinition,
@@ -29,6 +30,7 @@ from penstock.model import (
     ReadMessagesOptions,
 )
 from penstock.protocol.codec import append_request
+from penstock.protocol.operations import Operation
 
 Result = TypeVar("Result")
 
@@ -141,6 +143,49 @@ class AsyncStreamManagerClient:
         calls.read_messages(stream_name, following.options())  # checks the arguments now, not later
         self._raise_if_closed()
         return self._followed(following)
+
+    async def describe_exports(self) -> ExportsInfo:
+        """Every export's state, lag and troubles, and the process that does them."""
+        return await self._perform(calls.describe_exports())
+
+    async def find_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+        after_id: int = 0,
+        count_max: int = 100,
+    ) -> list[DeadLetter]:
+        """Messages that a destination refused for good, oldest first."""
+        return await self._perform(
+            calls.find_dead_letters(stream_name, export_identifier, ids, after_id, count_max)
+        )
+
+    async def replay_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+    ) -> int:
+        """Send dead letters again, all that fit what is given; how many."""
+        return await self._perform(
+            calls.treat_dead_letters(
+                Operation.ReplayDeadLetters, stream_name, export_identifier, ids
+            )
+        )
+
+    async def purge_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+    ) -> int:
+        """Throw dead letters away, all that fit what is given; how many."""
+        return await self._perform(
+            calls.treat_dead_letters(
+                Operation.PurgeDeadLetters, stream_name, export_identifier, ids
+            )
+        )
 
     # --- life ----------------------------------------------------------------------------------
 

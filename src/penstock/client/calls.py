@@ -15,18 +15,22 @@ from penstock.block import Block
 from penstock.client.fallback import blocks_of
 from penstock.errors import (
     ClientException,
+    InvalidDefinitionException,
     MessageStoreReadErrorException,
     RequestPayloadTooLargeException,
     ResponseStatusCode,
+    UnknownOperationException,
     ValidationException,
     exception_for,
 )
+from penstock.export_model import DeadLetter, ExportView, PipelineView
 from penstock.model import (
     Message,
     MessageStreamDefinition,
     MessageStreamInfo,
     Name,
     ReadMessagesOptions,
+    RuleBroken,
     to_wire,
 )
 from penstock.protocol import cbor
@@ -36,11 +40,15 @@ from penstock.protocol.operations import (
     OPERATIONS,
     AppendMessageResponse,
     AppendMessagesResponse,
+    DescribeExportsResponse,
     DescribeMessageStreamResponse,
+    FindDeadLettersResponse,
     ListStreamsResponse,
     Operation,
+    PurgeDeadLettersResponse,
     ReadBlocksResponse,
     ReadMessagesResponse,
+    ReplayDeadLettersResponse,
 )
 
 # The frame limit minus what stands before the payload, at its longest.
@@ -60,8 +68,18 @@ class AppendedRange(NamedTuple):
     last_sequence_number: int
 
 
-class ExtensionMissing(Exception):
+class ExtensionMissing(UnknownOperationException):
     """The server has no such operation, and no other single one can stand in for it."""
+
+    def __init__(self, extension: str) -> None:
+        super().__init__(f"this server does not offer the extension {extension}")
+
+
+class ExportsInfo(NamedTuple):
+    """All exports, and the process that does them."""
+
+    exports: list[ExportView]
+    pipeline: PipelineView
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +122,23 @@ class Call(Generic[Result]):
 
 
 def create_message_stream(definition: MessageStreamDefinition) -> Call[None]:
-    return _checked(Operation.CreateMessageStream, _nothing, definition=definition)
+    return checked_call(Operation.CreateMessageStream, _nothing, definition=definition)
 
 
 def update_message_stream(definition: MessageStreamDefinition) -> Call[None]:
-    return _checked(Operation.UpdateMessageStream, _nothing, definition=definition)
+    return checked_call(Operation.UpdateMessageStream, _nothing, definition=definition)
 
 
 def delete_message_stream(stream_name: str) -> Call[None]:
-    return _checked(Operation.DeleteMessageStream, _nothing, name=stream_name)
+    return checked_call(Operation.DeleteMessageStream, _nothing, name=stream_name)
 
 
 def describe_message_stream(stream_name: str) -> Call[MessageStreamInfo]:
-    return _checked(Operation.DescribeMessageStream, _stream_info, name=stream_name)
+    return checked_call(Operation.DescribeMessageStream, _stream_info, name=stream_name)
 
 
 def list_streams() -> Call[list[str]]:
-    return _checked(Operation.ListStreams, _stream_names)
+    return checked_call(Operation.ListStreams, _stream_names)
 
 
 def append_messages(stream_name: str, payloads: Sequence[bytes]) -> Call[AppendedRange]:
@@ -128,7 +146,7 @@ def append_messages(stream_name: str, payloads: Sequence[bytes]) -> Call[Appende
     sizes = array("I", map(len, payloads))
     if byteorder == "big":
         sizes.byteswap()
-    return _checked(
+    return checked_call(
         Operation.AppendMessages,
         _appended_range,
         name=stream_name,
@@ -151,6 +169,44 @@ def read_blocks(stream_name: str, options: ReadMessagesOptions | None) -> Call[l
         return blocks_of(_messages(response))
 
     return _read(_blocks, blocks, stream_name, options)
+
+
+def describe_exports() -> Call[ExportsInfo]:
+    return checked_call(Operation.DescribeExports, _exports_info)
+
+
+def find_dead_letters(
+    stream_name: str | None,
+    export_identifier: str | None,
+    ids: Sequence[int],
+    after_id: int,
+    count_max: int,
+) -> Call[list[DeadLetter]]:
+    return checked_call(
+        Operation.FindDeadLetters,
+        _dead_letters,
+        stream_name=stream_name,
+        export_identifier=export_identifier,
+        ids=list(ids),
+        after_id=after_id,
+        count_max=count_max,
+    )
+
+
+def treat_dead_letters(
+    operation: Operation,
+    stream_name: str | None,
+    export_identifier: str | None,
+    ids: Sequence[int],
+) -> Call[int]:
+    """Replay or purge."""
+    return checked_call(
+        operation,
+        _count,
+        stream_name=stream_name,
+        export_identifier=export_identifier,
+        ids=list(ids),
+    )
 
 
 def appended(operation: int, values: Values) -> int:
@@ -231,11 +287,18 @@ def too_large(size_bytes: int) -> RequestPayloadTooLargeException:
     )
 
 
-def _checked(operation: Operation, result: Callable[[Any], Result], **fields: Any) -> Call[Result]:
+def checked_call(
+    operation: Operation, result: Callable[[Any], Result], **fields: Any
+) -> Call[Result]:
     """A request that keeps every rule of the model, or ValidationException."""
     request = OPERATIONS[operation].request(request_id="-", **fields)
     try:
         return Call(operation, to_wire(request.validated()), result)
+    except RuleBroken as error:
+        is_definition = "definition" in fields
+        raise (InvalidDefinitionException if is_definition else ValidationException)(
+            str(error)
+        ) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise ValidationException(str(error)) from error
 
@@ -247,7 +310,7 @@ def _read(
     options: ReadMessagesOptions | None,
 ) -> Call[list[Value]]:
     """ReadBlocks, and ReadMessages instead of it: the two requests look the same."""
-    call = _checked(
+    call = checked_call(
         Operation.ReadBlocks,
         from_blocks,
         stream_name=stream_name,
@@ -314,6 +377,20 @@ def _blocks(response: ReadBlocksResponse) -> list[Block]:
                 "were damaged after the server checked them; read again"
             )
     return blocks
+
+
+def _exports_info(response: DescribeExportsResponse) -> ExportsInfo:
+    return ExportsInfo(
+        _present(response.exports, "exports"), _present(response.pipeline, "pipeline")
+    )
+
+
+def _dead_letters(response: FindDeadLettersResponse) -> list[DeadLetter]:
+    return _present(response.dead_letters, "deadLetters")
+
+
+def _count(response: ReplayDeadLettersResponse | PurgeDeadLettersResponse) -> int:
+    return _present(response.count, "count")
 
 
 def _present(value: Value | None, wire_name: str) -> Value:

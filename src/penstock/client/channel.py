@@ -50,7 +50,7 @@ class Channel(asyncio.Protocol):
         self._loop = loop
         self._endpoint = endpoint
         self._logger = logger
-        self._connection = ClientConnection(__version__, endpoint.auth_token)
+        self._connection = ClientConnection(__version__, endpoint.auth_token, endpoint.extensions)
         self._pending: dict[str, tuple[float, asyncio.Future[Any], Judge]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._last_heard = 0.0

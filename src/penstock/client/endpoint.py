@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.errors import StreamManagerException, ValidationException
+from penstock.protocol.operations import Extension
 
 HOST_VARIABLE = "STREAM_MANAGER_SERVER_HOST"
 PORT_VARIABLE = "STREAM_MANAGER_SERVER_PORT"
@@ -34,6 +35,7 @@ class Endpoint:
     auth_token: str | None = field(repr=False)
     connect_timeout_s: float
     request_timeout_s: float
+    extensions: tuple[str, ...] = Extension.CLIENTS  # to ask for
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

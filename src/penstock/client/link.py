@@ -95,7 +95,7 @@ class Link:
         self._socket = connected
         self._endpoint = endpoint
         self._logger = logger
-        self._connection = ClientConnection(__version__, endpoint.auth_token)
+        self._connection = ClientConnection(__version__, endpoint.auth_token, endpoint.extensions)
         self._plain_receive_from_s = endpoint.request_timeout_s * PLAIN_RECEIVE_FROM
         self._incoming = FrameBuffer(RECEIVE_BYTES)
         # Two, because a poll object serves one thread at a time.

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from penstock.block import Block
 from penstock.client import calls
-from penstock.client.calls import AppendedRange, Call, ExtensionMissing
+from penstock.client.calls import AppendedRange, Call, ExportsInfo, ExtensionMissing
 from penstock.client.endpoint import Backoff, endpoint_for, fresh
 from penstock.client.fallback import PlainAppends, append_frames, portions
 from penstock.client.following import Following, Start, survivable
@@ -26,6 +27,7 @@ from penstock.errors import (
     RequestTimeoutException,
     StreamManagerException,
 )
+from penstock.export_model import DeadLetter
 from penstock.model import (
     Message,
     MessageStreamDefinition,
@@ -33,6 +35,7 @@ from penstock.model import (
     ReadMessagesOptions,
 )
 from penstock.protocol.codec import append_request
+from penstock.protocol.operations import Extension, Operation
 
 Result = TypeVar("Result")
 
@@ -45,6 +48,8 @@ class StreamManagerClient:
     seconds: `connect_timeout` for reaching the server, `request_timeout` for each call.
     """
 
+    EXTENSIONS: ClassVar[tuple[str, ...]] = Extension.CLIENTS
+
     def __init__(
         self,
         host: str | None = None,
@@ -55,7 +60,10 @@ class StreamManagerClient:
         *,
         auth_token: str | None = None,
     ) -> None:
-        self._endpoint = endpoint_for(host, port, auth_token, connect_timeout, request_timeout)
+        self._endpoint = replace(
+            endpoint_for(host, port, auth_token, connect_timeout, request_timeout),
+            extensions=self.EXTENSIONS,
+        )
         self._request_timeout_s = self._endpoint.request_timeout_s
         self._logger = logger or logging.getLogger("penstock.client")
         self._names = calls.Names()
@@ -154,6 +162,49 @@ class StreamManagerClient:
         calls.read_messages(stream_name, following.options())  # checks the arguments now, not later
         self._raise_if_closed()
         return self._followed(following)
+
+    def describe_exports(self) -> ExportsInfo:
+        """Every export's state, lag and troubles, and the process that does them."""
+        return self._perform(calls.describe_exports())
+
+    def find_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+        after_id: int = 0,
+        count_max: int = 100,
+    ) -> list[DeadLetter]:
+        """Messages that a destination refused for good, oldest first."""
+        return self._perform(
+            calls.find_dead_letters(stream_name, export_identifier, ids, after_id, count_max)
+        )
+
+    def replay_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+    ) -> int:
+        """Send dead letters again, all that fit what is given; how many."""
+        return self._perform(
+            calls.treat_dead_letters(
+                Operation.ReplayDeadLetters, stream_name, export_identifier, ids
+            )
+        )
+
+    def purge_dead_letters(
+        self,
+        stream_name: str | None = None,
+        export_identifier: str | None = None,
+        ids: Sequence[int] = (),
+    ) -> int:
+        """Throw dead letters away, all that fit what is given; how many."""
+        return self._perform(
+            calls.treat_dead_letters(
+                Operation.PurgeDeadLetters, stream_name, export_identifier, ids
+            )
+        )
 
     # --- life ----------------------------------------------------------------------------------
 

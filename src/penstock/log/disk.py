@@ -35,6 +35,9 @@ class StoredFile(Protocol):
     def detached(self) -> StoredFile:
         """A second handle, for use in another thread. The caller closes it."""
 
+    def postponed(self) -> StoredFile:
+        """The same for reading, opened when it is used; FileNotFoundError if that is too late."""
+
     def close(self) -> None: ...
 
 
@@ -49,6 +52,9 @@ class Storage(Protocol):
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone already is fine."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename durably."""
 
     def replace_file(self, path: str, content: bytes) -> None:
         """Replace a file whole and durably: after a crash it is the old one or the new one."""
@@ -151,7 +157,10 @@ class DiskFile:
         return self._descriptor
 
     def write_at(self, data: bytes, offset: int) -> None:
-        write_all(self.descriptor(), data, offset)
+        descriptor = self._descriptor if self._descriptor >= 0 else self.descriptor()
+        written = os.pwrite(descriptor, data, offset)
+        if written < len(data):
+            write_all(descriptor, data[written:], offset + written)
 
     def read_at(self, byte_count: int, offset: int) -> bytes:
         descriptor = self.descriptor()
@@ -174,6 +183,9 @@ class DiskFile:
         # The same open file description, so that a write error the kernel noticed later is told
         # to whoever syncs.
         return DiskFile(self.path, None, self._flags, os.dup(self.descriptor()))
+
+    def postponed(self) -> DiskFile:
+        return DiskFile(self.path, None, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -204,18 +216,16 @@ def raised_file_limit() -> int:
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
-def overwrite(descriptor: int, content: bytes) -> None:
-    """Replace the content of an open file, not durably."""
-    os.ftruncate(descriptor, 0)
-    write_all(descriptor, content, 0)
-
-
 @contextlib.contextmanager
-def locked_file(path: str) -> Iterator[int]:
-    """Hold an exclusive lock on a file; BlockingIOError if somebody else has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def locked_file(path: str, *, write: bool) -> Iterator[None]:
+    """Hold a lock on a file; BlockingIOError if somebody else has it.
+
+    With `write` it is held alone, and the file is made if it is not there; without, it is shared.
+    """
+    flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield descriptor
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if write else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ so that a change counts from the moment the main one is replaced, and one of the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -13,6 +14,15 @@ import msgspec
 
 from penstock.errors import StoreError
 from penstock.log.disk import Disk
+
+
+@dataclass(frozen=True)
+class Document:
+    """What was read, what is wrong with a copy, and what a crash has left behind."""
+
+    value: Any
+    damage: list[str]
+    notes: list[str]
 
 
 def copy_path(path: str) -> str:
@@ -26,22 +36,21 @@ def write_document(disk: Disk, path: str, value: Any) -> None:
     disk.replace_file(path, content)
 
 
-def read_document(disk: Disk, path: str) -> tuple[Any, list[str]]:
-    """The value, and what was wrong with one of the copies."""
-    problems = []
+def read_document(disk: Disk, path: str) -> Document:
+    """The value of the main copy, or of the other one if that is damaged."""
+    damage = []
     found: dict[str, Any] = {}
     for place in (path, copy_path(path)):
         try:
             found[place] = _checked(disk.read_file(place))
         except (OSError, ValueError) as error:
-            problems.append(f"{place}: {error}")
-    if path in found:
-        if copy_path(path) in found and found[copy_path(path)] != found[path]:
-            problems.append(f"{copy_path(path)}: differs from {path}, which counts")
-        return found[path], problems
-    if copy_path(path) in found:
-        return found[copy_path(path)], problems
-    raise StoreError(f"cannot be read: {'; '.join(problems)}")
+            damage.append(f"{place}: {error}")
+    if not found:
+        raise StoreError(f"cannot be read: {'; '.join(damage)}")
+    if len(found) == 2 and found[path] != found[copy_path(path)]:
+        note = f"{copy_path(path)}: differs from {path}, which counts: a change was interrupted"
+        return Document(found[path], damage, [note])
+    return Document(next(iter(found.values())), damage, [])
 
 
 def _checked(content: bytes) -> Any:

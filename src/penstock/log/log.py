@@ -15,6 +15,10 @@ from penstock.log.mark import Mark
 from penstock.log.recovery import recover
 from penstock.log.segment import Segment
 
+# A detached segment takes two file descriptors; with segments of 1 KiB a large answer would take
+# all that the process may have. Those behind these are opened one by one, when it is their turn.
+SEGMENTS_DETACHED_MAX = 64
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -54,15 +58,21 @@ class Log:
         self.notices = found.notices
         self.segments = found.segments
         self.next_sequence = found.next_sequence
-        self.total_bytes = sum(segment.stored_bytes for segment in self.segments)
+        # What has to be synced: before anybody is told; in a thread now, and still here if that
+        # failed; when the log is closed.
         self._unsynced: dict[int, Segment] = {}
+        self._syncing: dict[int, Segment] = {}
+        self._synced_at_close: dict[int, Segment] = {}
         self._folder_unsynced = False
-        self._torn = False
-        if not self.segments or self.segments[-1].next_sequence < self.next_sequence:
-            self._begin_segment()
-            self._mark.advance(self.next_sequence, reserve=not synced)
-            self._storage.sync_folder(folder)
-        self._note_gaps()
+        # What has to be done before the files are what `segments` says.
+        self._to_cut = found.to_cut
+        self._to_remove = found.to_remove
+        self._in_order = not self._to_cut and not self._to_remove
+        if not self.segments or self.active.next_sequence < self.next_sequence:
+            self._place_segment()
+        self._add_up()
+        if not self._in_order or not self._mark.is_settled_at(self.next_sequence):
+            self._continue_after_crash()
 
     @property
     def first_sequence(self) -> int:
@@ -87,22 +97,25 @@ class Log:
 
         All of them are stored, or DiskFailed is raised and none is.
         """
-        if self._torn:
-            self._guarded(self._cut)
-        before = self.end()
-        active = self.active
+        if not self._in_order:
+            self._guarded(self._put_in_order)
+        # Hot: an append of one message spends more on property calls and objects than on writing.
+        active = self.segments[-1]
+        before = (active.first_sequence, active.count, active.data_bytes, active.checksum)
+        first = self.next_sequence
+        stored_bytes = active.data_bytes + len(data) + ENTRY_BYTES * (active.count + len(sizes))
         try:
-            if active.stored_bytes + len(data) + ENTRY_BYTES * len(sizes) <= self.segment_bytes_max:
-                self._append_run(data, sizes, time_ms)
+            if stored_bytes <= self.segment_bytes_max:
+                self._append_run(active, data, sizes, time_ms)
             else:
                 self._append_over_segments(data, sizes, time_ms)
             self._mark.advance(self.next_sequence, reserve=not self.synced)
         except (OSError, MemoryError) as error:
-            self.return_to(before)
+            self.return_to(End(*before))
             if isinstance(error, MemoryError):
                 raise
             raise DiskFailed(f"{self._folder}: {error.strerror}") from error
-        return before.next_sequence
+        return first
 
     def end(self) -> End:
         """Where the log ends now."""
@@ -115,20 +128,22 @@ class Log:
         Only for messages that nobody was told of: their numbers will be given again.
         """
         while self.segments and self.active.first_sequence > end.first_sequence:
-            self._forget(self.segments.pop())
-        if not self.segments:
-            # Retention has taken the segment meanwhile, with everything that was in it.
-            end = End(end.next_sequence, 0, 0, 0)
-            self.segments.append(Segment(self._storage, self._folder, end.first_sequence))
-        active = self.active
-        active.count, active.data_bytes, active.checksum = end.count, end.data_bytes, end.checksum
+            self._doom(self.segments.pop())
         self.next_sequence = end.next_sequence
-        self.total_bytes = sum(segment.stored_bytes for segment in self.segments)
-        self._torn = True
+        if self.segments:
+            active = self.active
+            active.count, active.data_bytes = end.count, end.data_bytes
+            active.checksum, active.last_time_ms = end.checksum, None
+            self._to_cut.append(active)
+        else:
+            # Retention has taken the segment meanwhile, with everything that was in it.
+            self._place_segment()
+        self._add_up()
+        self._in_order = False
         # If the disk refuses this too, the next append tries again. Until then the bytes behind
-        # the end harm nobody: nothing reads them, and opening cuts them.
-        with suppress(OSError):
-            self._cut()
+        # the end harm nobody: nothing reads them.
+        with suppress(OSError, MemoryError):
+            self._put_in_order()
 
     def read(self, sequence: int, stop: int, count_max: int, bytes_max: int) -> list[Block]:
         """Verified blocks of the messages from `sequence` up to, not including, `stop`.
@@ -141,22 +156,28 @@ class Log:
     def begin_read(
         self, sequence: int, stop: int, count_max: int, bytes_max: int
     ) -> Callable[[], list[Block]]:
-        """The same, to be called once, in any thread, whatever happens to the log meanwhile."""
-        segments: list[Segment] = []
-        data_bytes = 0
+        """The same, to be called once, in any thread, whatever happens to the log meanwhile.
+
+        Ends earlier if a segment far behind the first is removed before its turn comes.
+        """
+        chosen: list[Segment] = []
+        count = data_bytes = 0
         for segment in self._from(sequence):
-            if data_bytes > bytes_max or segment.first_sequence >= stop:
+            if count >= count_max or data_bytes > bytes_max or segment.first_sequence >= stop:
                 break
-            # What is read of the first one is not known before; the others count in full.
-            data_bytes += segment.data_bytes if segments else 0
-            segments.append(segment.detached())
+            if chosen:
+                # What is read of the first one is not known before; the others count in full.
+                count += segment.count
+                data_bytes += segment.data_bytes
+            chosen.append(segment)
+        segments = _detached(chosen[:SEGMENTS_DETACHED_MAX])
+        segments += [segment.postponed() for segment in chosen[SEGMENTS_DETACHED_MAX:]]
 
         def read() -> list[Block]:
             try:
-                return read_segments(segments, sequence, stop, count_max, bytes_max)
+                return read_segments(_closing(segments), sequence, stop, count_max, bytes_max)
             finally:
-                for segment in segments:
-                    segment.close()
+                _close(segments)
 
         return read
 
@@ -165,38 +186,39 @@ class Log:
         segment = self.segments[self._position(sequence)]
         return count * segment.data_bytes // max(1, segment.count)
 
-    def roll(self) -> None:
-        """Seal the last segment and begin a new one; an empty one stays."""
-        if self.active.count:
-            self._begin_segment()
-
     def drop_oldest(self, count: int) -> None:
-        """Remove the oldest segments. The numbers of their messages are not given again."""
-        if count >= len(self.segments):
-            self.roll()
-            count = len(self.segments) - 1
-        for segment in self.segments[:count]:
-            self.total_bytes -= segment.stored_bytes
-            self._forget(segment)
-        del self.segments[:count]
-        self._note_gaps()
+        """Remove the oldest segments. The numbers of their messages are not given again.
+
+        If the disk refuses to remove their files, DiskFailed is raised, and the next append tries
+        again.
+        """
+        self._guarded(lambda: self._drop_oldest(count))
 
     def begin_sync(self) -> Callable[[], None]:
         """What must be done for everything appended so far, to be called in any thread."""
-        segments = [segment.detached() for segment in self._unsynced.values()]
+        self._unsynced = self._syncing | self._unsynced
+        segments = _detached(self._unsynced.values())
         folder = self._folder if self._folder_unsynced else None
-        self._unsynced.clear()
+        syncing = self._syncing = self._unsynced
+        self._unsynced = {}
         self._folder_unsynced = False
-        return lambda: _sync(self._storage, segments, folder)
 
-    def sync(self) -> None:
-        self._guarded(self.begin_sync())
+        def sync() -> None:
+            try:
+                _sync(self._storage, segments, folder)
+            except OSError:
+                self._folder_unsynced = True
+                raise
+            syncing.clear()
+
+        return sync
 
     def close(self) -> None:
         """Sync everything and settle the numbers, so that the next start skips none."""
-        self._guarded(self.begin_sync())
-        self._guarded(lambda: self._mark.settle(self.next_sequence))
-        self.abandon()
+        try:
+            self._guarded(self._settle)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
         """Close the files and nothing else."""
@@ -204,10 +226,9 @@ class Log:
             segment.close()
         self._mark.close()
 
-    def _append_run(self, data: bytes, sizes: Sequence[int], time_ms: int) -> None:
-        active = self.active
+    def _append_run(self, active: Segment, data: bytes, sizes: Sequence[int], time_ms: int) -> None:
         active.append(data, sizes, time_ms)
-        self._unsynced[active.first_sequence] = active
+        (self._unsynced if self.synced else self._synced_at_close)[active.first_sequence] = active
         self.next_sequence += len(sizes)
         self.total_bytes += len(data) + ENTRY_BYTES * len(sizes)
 
@@ -218,28 +239,96 @@ class Log:
         while start < len(sizes):
             room = self.segment_bytes_max - self.active.stored_bytes
             stop = bisect_right(ends, ends[start] + room) - 1
-            if stop == start and self.active.count:
+            if stop <= start and self.active.count:
                 self._begin_segment()
                 continue
             stop = max(stop, start + 1)  # a message larger than a segment gets one of its own
             at, to = ends[start] - ENTRY_BYTES * start, ends[stop] - ENTRY_BYTES * stop
-            self._append_run(data[at:to], sizes[start:stop], time_ms)
+            self._append_run(self.active, data[at:to], sizes[start:stop], time_ms)
             start = stop
 
     def _begin_segment(self) -> None:
-        segment = Segment(self._storage, self._folder, self.next_sequence)
-        # Both files exist before anything is written, and are empty whatever was there before.
-        segment.cut()
-        if self.segments:
-            self.segments[-1].close()
-            if self.segments[-1].count == 0:
-                self._forget(self.segments.pop())
-        self.segments.append(segment)
-        self._folder_unsynced = True
+        """Seal the last segment and begin a new one."""
+        self._place_segment()
+        self._put_in_order()
 
-    def _forget(self, segment: Segment) -> None:
-        self._unsynced.pop(segment.first_sequence, None)
-        segment.remove()
+    def _place_segment(self) -> None:
+        """Begin a new segment in memory; _put_in_order makes it real."""
+        if self.segments:
+            self.active.close()
+            if self.active.count == 0:
+                self._doom(self.segments.pop())
+        segment = Segment(self._storage, self._folder, self.next_sequence)
+        self.segments.append(segment)
+        self._to_cut.append(segment)
+        self._in_order = False
+
+    def _doom(self, segment: Segment) -> None:
+        """Have the files of a segment removed that is no longer part of the log."""
+        self._forget_syncs(segment)
+        segment.close()
+        self._to_cut = [other for other in self._to_cut if other is not segment]
+        self._to_remove += [segment.index_path, segment.data_path]
+
+    def _put_in_order(self) -> None:
+        """Make the files what `segments` says. If it fails, it can be done again from the start."""
+        # The numbers first: they may be in the name of a file that goes, and nowhere else.
+        self._mark.advance(self.next_sequence, reserve=False)
+        for path in self._to_remove:
+            self._storage.remove(path)
+        for segment in self._to_cut:
+            segment.cut()
+        self._to_cut, self._to_remove = [], []
+        self._folder_unsynced = True
+        self._in_order = True
+
+    def _continue_after_crash(self) -> None:
+        """Nobody knows what of all this was synced, but from here on readers can see it."""
+        self._synced_at_close = {segment.first_sequence: segment for segment in self.segments}
+        self._to_cut.append(self.active)  # both its files must exist before the folder is synced
+        try:
+            self._put_in_order()
+            self._mark.secure(self.next_sequence)
+            self._sync_folder()
+        except OSError as error:
+            self.notices.append(
+                f"{self._folder} can be read but not written to ({error.strerror}); "
+                f"each append tries again"
+            )
+
+    def _drop_oldest(self, count: int) -> None:
+        if not self._in_order:
+            self._put_in_order()
+        if count >= len(self.segments):
+            if self.synced:
+                # The mark may be all that remembers the numbers after a power cut.
+                self._mark.secure(self.next_sequence)
+            if self.active.count:
+                self._place_segment()
+            count = len(self.segments) - 1
+        for segment in self.segments[:count]:
+            self._doom(segment)
+        del self.segments[:count]
+        self._add_up()
+        self._in_order = False
+        self._put_in_order()
+
+    def _settle(self) -> None:
+        if not self._in_order:
+            self._put_in_order()
+        for segment in (self._synced_at_close | self._syncing | self._unsynced).values():
+            segment.sync()
+        if self._folder_unsynced:
+            self._sync_folder()
+        self._mark.settle(self.next_sequence)
+
+    def _forget_syncs(self, segment: Segment) -> None:
+        for waiting in (self._unsynced, self._syncing, self._synced_at_close):
+            waiting.pop(segment.first_sequence, None)
+
+    def _sync_folder(self) -> None:
+        self._storage.sync_folder(self._folder)
+        self._folder_unsynced = False
 
     def _position(self, sequence: int) -> int:
         return max(0, bisect_right(self.segments, sequence, key=_first_of) - 1)
@@ -248,15 +337,15 @@ class Log:
         """The segment that holds the message, and those after it."""
         return islice(self.segments, self._position(sequence), None)
 
-    def _cut(self) -> None:
-        self.active.cut()
-        self._torn = False
-
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
         except OSError as error:
             raise DiskFailed(f"{self._folder}: {error.strerror}") from error
+
+    def _add_up(self) -> None:
+        self.total_bytes = sum(segment.stored_bytes for segment in self.segments)
+        self._note_gaps()
 
     def _note_gaps(self) -> None:
         self._has_gaps = any(
@@ -280,7 +369,7 @@ def read_segments(
             wanted = min(end - sequence, count_max - count)
             try:
                 block = segment.read(sequence, wanted, bytes_max - data_bytes)
-            except DataDamaged:
+            except (DataDamaged, FileNotFoundError):
                 if blocks:
                     return blocks
                 raise
@@ -291,6 +380,30 @@ def read_segments(
             data_bytes += len(block.data)
             sequence = block.next_sequence
     return blocks
+
+
+def _detached(segments: Iterable[Segment]) -> list[Segment]:
+    """Copies for another thread: of all of them, or of none."""
+    copies: list[Segment] = []
+    try:
+        for segment in segments:
+            copies.append(segment.detached())
+    except OSError:
+        _close(copies)
+        raise
+    return copies
+
+
+def _closing(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """One after another, each closed before the next one."""
+    for segment in segments:
+        yield segment
+        segment.close()
+
+
+def _close(segments: Iterable[Segment]) -> None:
+    for segment in segments:
+        segment.close()
 
 
 def _first_of(segment: Segment) -> int:
@@ -304,5 +417,4 @@ def _sync(storage: Storage, segments: list[Segment], folder: str | None) -> None
         if folder is not None:
             storage.sync_folder(folder)
     finally:
-        for segment in segments:
-            segment.close()
+        _close(segments)

@@ -34,6 +34,9 @@ class Mark:
     def __init__(self, storage: Storage, path: str) -> None:
         self._file = storage.open(path)
         self._step = RESERVATION_MIN
+        # Up to here this process has synced a reservation. What is stored does not count: whoever
+        # wrote it may have been killed before the sync.
+        self._synced_sequence = 0
         stored = self._file.read_at(MARK_BYTES, 0)
         self.damaged = bool(stored) and not _intact(stored)
         self.missing = not stored
@@ -41,20 +44,30 @@ class Mark:
         if not self.damaged and not self.missing:
             _, self.next_sequence, self.reserved_sequence = _BODY.unpack_from(stored)
 
+    def is_settled_at(self, next_sequence: int) -> bool:
+        """Whether the log was closed in order, and ends where it ended then."""
+        return not self.missing and self.next_sequence == self.reserved_sequence == next_sequence
+
     def advance(self, next_sequence: int, *, reserve: bool) -> None:
         """Note the next number; with `reserve`, make sure that a power cut cannot bring it back."""
-        if reserve and next_sequence > self.reserved_sequence:
-            self._write(next_sequence, next_sequence + self._step)
-            self._file.sync()
-            self._step = min(self._step * 2, RESERVATION_MAX)
-        else:
+        if not reserve or next_sequence <= self._synced_sequence:
             self._write(next_sequence, self.reserved_sequence)
+            return
+        self._write(next_sequence, next_sequence + self._step)
+        self._file.sync()
+        self._synced_sequence = self.reserved_sequence
+        self._step = min(self._step * 2, RESERVATION_MAX)
+
+    def secure(self, next_sequence: int) -> None:
+        """Make sure that a power cut cannot bring back any number below this one."""
+        self._write(next_sequence, 0)
+        self._file.sync()
+        self._synced_sequence = next_sequence
 
     def settle(self, next_sequence: int) -> None:
-        """Everything up to here is synced: nothing needs to be skipped any more."""
+        """Everything is synced and the log is closed."""
         self._write(next_sequence, next_sequence)
         self._file.sync()
-        self._step = RESERVATION_MIN
 
     def close(self) -> None:
         self._file.close()

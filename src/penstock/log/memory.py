@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 
 class MemoryFile:
     """Bytes in memory."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "_lock")
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        # A bytearray that another thread is copying from cannot grow.
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._bytes)
 
     def write_at(self, data: bytes, offset: int) -> None:
-        self._bytes[offset : offset + len(data)] = data
+        with self._lock:
+            self._bytes[offset : offset + len(data)] = data
 
     def read_at(self, byte_count: int, offset: int) -> bytes:
-        with memoryview(self._bytes) as view:
+        with self._lock, memoryview(self._bytes) as view:
             return bytes(view[offset : offset + byte_count])
 
     def truncate(self, size: int) -> None:
-        del self._bytes[size:]
+        with self._lock:
+            del self._bytes[size:]
 
     def sync(self) -> None:
         """Memory streams promise nothing beyond the process."""
 
     def detached(self) -> MemoryFile:
+        return self
+
+    def postponed(self) -> MemoryFile:
         return self
 
     def close(self) -> None:
@@ -53,6 +62,9 @@ class Memory:
 
     def remove(self, path: str) -> None:
         self._files.pop(path, None)
+
+    def rename(self, old: str, new: str) -> None:
+        self._files[new] = self._files.pop(old)
 
     def replace_file(self, path: str, content: bytes) -> None:
         file = MemoryFile()

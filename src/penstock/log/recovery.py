@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from penstock.block import ENTRY, ENTRY_BYTES
-from penstock.log.disk import Storage
+from penstock.log.disk import Storage, StoredFile
 from penstock.log.mark import Mark
 from penstock.log.scan import check_each
 from penstock.log.segment import Segment, segment_names
@@ -16,14 +17,17 @@ from penstock.log.segment import Segment, segment_names
 INDEX_NAME = re.compile(r"[0-9]{20}\.index")
 DATA_NAME = re.compile(r"[0-9]{20}\.data")
 TAIL_ENTRIES_FIRST = 16
+COPY_BYTES = 1 << 20
 
 
 @dataclass
 class Recovered:
-    """What a folder holds."""
+    """What a folder holds, and what has to be done before anything is appended to it."""
 
     segments: list[Segment]
-    next_sequence: int
+    next_sequence: int = 0
+    to_cut: list[Segment] = field(default_factory=list)
+    to_remove: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
@@ -39,13 +43,18 @@ class Tail:
     torn_index_bytes: int
     torn_data_bytes: int
 
+    @property
+    def is_torn(self) -> bool:
+        return self.torn_index_bytes > 0 or self.torn_data_bytes > 0
 
-def find_segments(storage: Storage, folder: str) -> tuple[list[Segment], list[str]]:
+
+def find_segments(
+    storage: Storage, folder: str, sizes: Mapping[str, int]
+) -> tuple[list[Segment], list[str]]:
     """The segments by their files' names and sizes alone; nothing is read.
 
     Also names the data files that an interrupted removal left without their index.
     """
-    sizes = storage.list_folder(folder)
     firsts = sorted(int(name[:20]) for name in sizes if INDEX_NAME.fullmatch(name))
     segments = []
     for first in firsts:
@@ -99,24 +108,51 @@ def last_sound(segment: Segment, entry_count: int) -> int:
     return 0
 
 
+def is_rubbish(
+    name: str, sizes: Mapping[str, int], segments: list[Segment], next_sequence: int
+) -> bool:
+    """Whether a data file without an index is what an interrupted removal or creation leaves.
+
+    Retention removes the oldest; a refused append takes back the newest, which nobody was told of.
+    """
+    first = int(name[:20])
+    is_oldest = bool(segments) and first < segments[0].first_sequence
+    return sizes[name] == 0 or is_oldest or first >= next_sequence
+
+
+def missing_between(segments: list[Segment]) -> Iterator[str]:
+    """Which numbers are in no segment although there are older and newer ones."""
+    for segment, following in pairwise(segments):
+        if segment.next_sequence != following.first_sequence:
+            yield f"messages {segment.next_sequence} to {following.first_sequence - 1} are missing"
+
+
 def recover(
     storage: Storage, folder: str, mark: Mark, *, power_lost: bool, number_floor: int
 ) -> Recovered:
-    """Make the folder whole again: cut what is torn, and find the next number.
+    """Find out what is sound and which number comes next.
 
-    `number_floor`: numbers below it were seen elsewhere, for example by an export.
+    Torn ends are copied aside. Apart from that nothing is written: a store whose disk is full or
+    broken can still be read. `number_floor`: numbers below it were seen elsewhere, for example by
+    an export.
     """
-    segments, left_over = find_segments(storage, folder)
-    found = Recovered(segments, 0)
+    sizes = storage.list_folder(folder)
+    segments, left_over = find_segments(storage, folder, sizes)
+    found = Recovered(segments)
     for name in left_over:
-        storage.remove(f"{folder}/{name}")
+        if is_rubbish(name, sizes, segments, mark.next_sequence):
+            found.to_remove.append(f"{folder}/{name}")
+        else:
+            found.notices.append(_put_aside(storage, f"{folder}/{name}"))
     assigned = 0
     if segments:
-        assigned = _recover_last(storage, folder, segments[-1], mark, found)
+        assigned = _recover_ends(storage, sizes, mark, found, power_lost=power_lost)
     promised = max(mark.next_sequence, mark.reserved_sequence if power_lost else 0, number_floor)
     found.next_sequence = max(assigned, promised)
     if mark.damaged:
-        found.notices.append(f"{folder}/mark was damaged and has been written anew")
+        found.notices.append(f"{folder}/mark was damaged and is written anew")
+    elif mark.missing and segments and not power_lost:
+        found.notices.append(f"{folder}/mark was missing and is written anew")
     end = segments[-1].next_sequence if segments else 0
     if found.next_sequence > end and (segments or not mark.missing):
         found.notices.append(
@@ -126,44 +162,87 @@ def recover(
     return found
 
 
-def _recover_last(
-    storage: Storage, folder: str, segment: Segment, mark: Mark, found: Recovered
+def _recover_ends(
+    storage: Storage, sizes: Mapping[str, int], mark: Mark, found: Recovered, *, power_lost: bool
 ) -> int:
-    """Cut the torn tail of the last segment. The answer: no number below it may be given."""
-    index_bytes = storage.list_folder(folder)[segment_names(segment.first_sequence)[1]]
-    tail = examine_tail(segment, index_bytes)
-    assigned = segment.first_sequence + tail.entry_count
-    if (mark.damaged or mark.missing) and tail.torn_data_bytes:
-        # Without the mark nobody knows how many messages lost their entries. Each had a byte.
-        assigned = max(assigned, segment.first_sequence + tail.sound_count + tail.torn_data_bytes)
-    data_bytes = segment.data_bytes
-    segment.count = tail.sound_count
-    segment.data_bytes = tail.data_end
-    segment.checksum = tail.checksum
-    segment.last_time_ms = tail.newest_time_ms
-    if tail.torn_index_bytes or tail.torn_data_bytes:
-        _keep_torn(storage, segment, tail)
-        segment.cut()
-        found.notices.append(
-            f"{segment.data_path}: cut {data_bytes - tail.data_end} torn bytes, and "
-            f"{tail.torn_index_bytes} of its index, after message {segment.next_sequence - 1}; "
-            f"they are kept in .torn files beside it"
-        )
+    """Leave out torn ends. The answer: no number below it may be given.
+
+    Only the last segment was being written when a process died. A power cut may have torn any
+    that had not been synced.
+    """
+    last = found.segments[-1]
+    assigned = 0
+    for segment in found.segments[:] if power_lost else [last]:
+        tail = examine_tail(segment, sizes[segment_names(segment.first_sequence)[1]])
+        if tail.is_torn:
+            found.notices.append(_leave_out(storage, segment, tail))
+            found.to_cut.append(segment)
+        segment.count = min(segment.count, tail.sound_count)
+        segment.data_bytes = tail.data_end
+        segment.checksum = tail.checksum
+        segment.last_time_ms = tail.newest_time_ms
+        if segment is last:
+            assigned = _assigned(segment, tail, mark)
+        else:
+            segment.close()
+    if power_lost:
+        found.notices += missing_between(found.segments)
+        _drop_empty(found)
     return assigned
 
 
-def _keep_torn(storage: Storage, segment: Segment, tail: Tail) -> None:
-    suffix = f"{int(time.time() * 1000)}.torn"
-    for file, path, start, byte_count in (
-        (segment.data, segment.data_path, tail.data_end, tail.torn_data_bytes),
-        (
-            segment.index,
-            segment.index_path,
-            tail.sound_count * ENTRY_BYTES,
-            tail.torn_index_bytes,
-        ),
-    ):
-        if byte_count:
-            kept = storage.open(f"{path}.{suffix}")
-            kept.write_at(file.read_at(byte_count, start), 0)
-            kept.close()
+def _drop_empty(found: Recovered) -> None:
+    """Nothing is left of some segments; the last one may be empty."""
+    for segment in found.segments[:-1]:
+        if not segment.count:
+            found.segments.remove(segment)
+            found.to_cut = [other for other in found.to_cut if other is not segment]
+            found.to_remove += [segment.index_path, segment.data_path]
+
+
+def _assigned(segment: Segment, tail: Tail, mark: Mark) -> int:
+    """Which number no message of the last segment has reached, sound or not."""
+    assigned = segment.first_sequence + tail.entry_count
+    if mark.damaged or mark.missing:
+        # Without the mark nobody knows how many messages lost their entries. Each had a byte.
+        assigned = max(assigned, segment.first_sequence + tail.sound_count + tail.torn_data_bytes)
+    return assigned
+
+
+def _put_aside(storage: Storage, path: str) -> str:
+    """Keep data that has lost its index where a person can find it; says what happened."""
+    text = f"{path} has lost its index"
+    try:
+        storage.rename(path, f"{path}.{_torn_ending()}")
+    except OSError as error:
+        return f"{text}; it could not be renamed: {error.strerror}"
+    return f"{text}; it is kept in a .torn file"
+
+
+def _leave_out(storage: Storage, segment: Segment, tail: Tail) -> str:
+    """Copy the torn end aside, as far as the disk lets us; says what happened."""
+    suffix = _torn_ending()
+    text = (
+        f"{segment.data_path}: {tail.torn_data_bytes} torn bytes, and {tail.torn_index_bytes} of "
+        f"its index, after message {segment.first_sequence + tail.sound_count - 1} are cut off"
+    )
+    try:
+        if tail.torn_data_bytes:
+            kept = storage.open(f"{segment.data_path}.{suffix}")
+            _copy(segment.data, tail.data_end, tail.torn_data_bytes, kept)
+        if tail.torn_index_bytes:
+            kept = storage.open(f"{segment.index_path}.{suffix}")
+            _copy(segment.index, tail.sound_count * ENTRY_BYTES, tail.torn_index_bytes, kept)
+    except OSError as error:
+        return f"{text}; they could not be kept: {error.strerror}"
+    return f"{text}; they are kept in .torn files beside it"
+
+
+def _torn_ending() -> str:
+    return f"{time.time_ns() // 1_000_000}.torn"
+
+
+def _copy(file: StoredFile, start: int, byte_count: int, to: StoredFile) -> None:
+    for at in range(0, byte_count, COPY_BYTES):
+        to.write_at(file.read_at(min(COPY_BYTES, byte_count - at), start + at), at)
+    to.close()

@@ -18,6 +18,6 @@ def count_to_drop_for_room(stored_bytes: Sequence[int], wanted_bytes: int, bytes
     return count
 
 
-def expired(newest_time_ms: int | None, now_ms: int, time_to_live_ms: int) -> bool:
-    """Whether a segment's newest message has outlived its time. An unreadable time never has."""
-    return newest_time_ms is not None and now_ms - newest_time_ms > time_to_live_ms
+def expired(newest_time_ms: int, now_ms: int, time_to_live_ms: int) -> bool:
+    """Whether a segment's newest message has outlived its time."""
+    return now_ms - newest_time_ms > time_to_live_ms

@@ -13,6 +13,8 @@ from penstock.log.scan import Anchor, check_each
 ENTRIES_MAX = 65_536
 # Around damage messages are checked one by one; this many per read keep a read short.
 DAMAGE_WINDOW = 1024
+# Nearly always the entry before is intact. If not, this many are looked at in one go.
+ANCHOR_WINDOW = 1024
 
 
 def segment_names(first_sequence: int) -> tuple[str, str]:
@@ -89,12 +91,12 @@ class Segment:
             sizes,
             end=self.data_bytes,
             time_ms=time_ms,
-            sequence=self.next_sequence,
+            sequence=self.first_sequence + self.count,
             checksum=self.checksum,
         )
         # Data first: an entry never speaks of bytes that are not there.
-        self.data.write_at(data, self.data_bytes)
-        self.index.write_at(entries, self.count * ENTRY_BYTES)
+        (self._data or self.data).write_at(data, self.data_bytes)
+        (self._index or self.index).write_at(entries, self.count * ENTRY_BYTES)
         self.data_bytes += len(data)
         self.count += len(sizes)
         self.checksum = checksum
@@ -111,10 +113,20 @@ class Segment:
 
     def detached(self) -> Segment:
         """A copy with its own handles, for one read or sync in another thread."""
-        copy = Segment(self._storage, "", self.first_sequence, self.count, self.data_bytes)
-        copy._paths = self._paths
-        copy._data = self.data.detached()
-        copy._index = self.index.detached()
+        copy = self._copy()
+        try:
+            copy._data = self.data.detached()
+            copy._index = self.index.detached()
+        except OSError:
+            copy.close()
+            raise
+        return copy
+
+    def postponed(self) -> Segment:
+        """The same for a read, without handles until it is used; it may be removed before."""
+        copy = self._copy()
+        copy._data = self.data.postponed()
+        copy._index = self.index.postponed()
         return copy
 
     def close(self) -> None:
@@ -153,14 +165,25 @@ class Segment:
 
     def anchor(self, position: int) -> Anchor:
         """The last intact entry before `position`: where checking can begin."""
+        window = 1
         while position > 0:
-            position -= 1
-            entry = self.index.read_at(ENTRY_BYTES, position * ENTRY_BYTES)
-            if len(entry) == ENTRY_BYTES and entries_intact(entry):
-                end, _, _, low, checksum, _ = ENTRY.unpack(entry)
-                if low == (self.first_sequence + position) & U32_MASK:
-                    return Anchor(end, checksum)
+            start = max(0, position - window)
+            index = self.index.read_at((position - start) * ENTRY_BYTES, start * ENTRY_BYTES)
+            while position > start:
+                position -= 1
+                at = (position - start) * ENTRY_BYTES
+                entry = index[at : at + ENTRY_BYTES]
+                if len(entry) == ENTRY_BYTES and entries_intact(entry):
+                    end, _, _, low, checksum, _ = ENTRY.unpack(entry)
+                    if low == (self.first_sequence + position) & U32_MASK:
+                        return Anchor(end, checksum)
+            window = ANCHOR_WINDOW
         return Anchor(0, 0)
+
+    def _copy(self) -> Segment:
+        copy = Segment(self._storage, "", self.first_sequence, self.count, self.data_bytes)
+        copy._paths = self._paths
+        return copy
 
     def _read_intact(self, sequence: int, index: bytes, bytes_max: int) -> Block | None:
         """The block, if its data is intact too."""

@@ -7,6 +7,7 @@ map, and lets stored bytes go out without being copied into an encoder first.
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 _U8 = struct.Struct(">BB").pack
 _U16 = struct.Struct(">BH").pack
@@ -42,3 +43,37 @@ def integer(value: int) -> bytes:
 def text(value: str) -> bytes:
     encoded = value.encode()
     return head(TEXT, len(encoded)) + encoded
+
+
+class Unusual(ValueError):
+    """Not among what `load` reads: cbor2 has to look at it."""
+
+
+def load(view: memoryview, at: int = 0) -> tuple[Any, int]:
+    """A data item of maps, arrays, text, bytes and unsigned numbers, and where it ends.
+
+    For large items: each byte string is copied once, where cbor2 would copy the whole before.
+    """
+    major, number = view[at] & 0xE0, view[at] & 0x1F
+    at += 1
+    if number > 27:
+        raise Unusual("an item of indefinite length")
+    if number >= 24:
+        stop = at + (1 << (number - 24))
+        number = int.from_bytes(view[at:stop], "big")
+        at = stop
+    if major == UNSIGNED:
+        return number, at
+    if major in (BYTES, TEXT):
+        stop = at + number
+        if stop > len(view):
+            raise Unusual("a text or byte string that is cut off")
+        piece = bytes(view[at:stop])
+        return (piece if major == BYTES else piece.decode()), stop
+    if major not in (ARRAY, MAP):
+        raise Unusual(f"an item of type {major >> 5}")
+    items = []
+    for _ in range(number if major == ARRAY else 2 * number):
+        item, at = load(view, at)
+        items.append(item)
+    return (items if major == ARRAY else dict(zip(items[::2], items[1::2], strict=True))), at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any, NoReturn, TypeVar
@@ -27,6 +28,14 @@ RequestType = TypeVar("RequestType", bound=Request)
 _OK = b"\x66status\x00\x6cerrorMessage\x60"
 # By first byte; all other maps, indefinite ones too, have a head of one byte.
 _MAP_HEAD_BYTES = {0xB8: 2, 0xB9: 3, 0xBA: 5, 0xBB: 9}
+
+
+_APPEND = b"\xa3\x69requestId"
+_APPENDED = _OK + b"\x6esequenceNumber"
+_APPENDED_START = b"\x09\xa4\x69requestId"
+_APPENDED_BYTES = len(_APPENDED_START) + len(_APPENDED)
+_NUMBER_BYTES = {0x18: 2, 0x19: 3, 0x1A: 5, 0x1B: 9}
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_ ,.\-]+\Z")
 
 
 class Unanswerable(ValueError):
@@ -63,6 +72,15 @@ def load_map(payload: bytes) -> dict[Any, Any]:
     if not isinstance(found, dict):
         raise Unanswerable(f"the frame is not a CBOR map but {type(found).__name__}")
     return found
+
+
+def load_large_map(payload: memoryview) -> dict[Any, Any]:
+    """The same for a payload that should not be copied as a whole."""
+    try:
+        found, stop = cbor.load(payload)
+    except (cbor.Unusual, IndexError, UnicodeDecodeError, TypeError, RecursionError):
+        return load_map(bytes(payload))
+    return found if isinstance(found, dict) and stop == len(payload) else load_map(bytes(payload))
 
 
 def request_id_of(values: dict[Any, Any]) -> str:
@@ -138,17 +156,79 @@ def append_request(request_id: str, name: bytes, payload: bytes) -> bytes:
     return b"".join((length, b"\x04", head, payload))
 
 
+def usual_append(payload: bytes) -> tuple[str, bytes, bytes] | None:
+    """Request id, encoded name and payload of an AppendMessage in the layout that SDKs send.
+
+    None for anything else, right or wrong: another order, other forms, other keys.
+    A fifth of the time that cbor2 takes when the processor has been busy with something else.
+    """
+    try:
+        if not payload.startswith(_APPEND):
+            return None
+        id_start, id_stop = _short_text(payload, len(_APPEND))
+        name_at = id_stop + 5
+        _, name_stop = _short_text(payload, name_at)
+        size_at = name_stop + 8
+        if payload[id_stop:name_at] != b"\x64name" or payload[name_stop:size_at] != b"\x67payload":
+            return None
+        start, size = _bytes_head(payload, size_at)
+        request_id = payload[id_start:id_stop]
+        if start + size != len(payload) or not size or not _REQUEST_ID.match(request_id):
+            return None
+        return request_id.decode(), payload[name_at:name_stop], payload[start:]
+    except IndexError:
+        return None
+
+
+def _short_text(payload: bytes, at: int) -> tuple[int, int]:
+    """Where a text of at most 255 bytes starts and stops; IndexError if there is none."""
+    head = payload[at]
+    if 0x60 <= head < 0x78:
+        return at + 1, at + head - 0x5F
+    if head == 0x78:
+        return at + 2, at + 2 + payload[at + 1]
+    raise IndexError
+
+
+def _bytes_head(payload: bytes, at: int) -> tuple[int, int]:
+    """Where a byte string starts and its size; IndexError if there is none of known length."""
+    head = payload[at]
+    if head == 0x59:
+        return at + 3, payload[at + 1] << 8 | payload[at + 2]
+    if head == 0x58:
+        return at + 2, payload[at + 1]
+    if 0x40 <= head < 0x58:
+        return at + 1, head - 0x40
+    if head == 0x5A:
+        return at + 5, int.from_bytes(payload[at + 1 : at + 5], "big")
+    raise IndexError
+
+
 def append_response(request_id: str, sequence: int) -> bytes:
-    payload = b"".join(
-        (
-            b"\xa4\x69requestId",
-            cbor.text(request_id),
-            _OK,
-            b"\x6esequenceNumber",
-            cbor.head(cbor.UNSIGNED, sequence),
-        )
-    )
-    return LENGTH.pack(len(payload) + 1) + b"\x09" + payload
+    number = cbor.head(cbor.UNSIGNED, sequence)
+    text = cbor.text(request_id)
+    length = LENGTH.pack(_APPENDED_BYTES + len(text) + len(number))
+    return b"".join((length, _APPENDED_START, text, _APPENDED, number))
+
+
+def load_appended(payload: bytes) -> dict[str, Any] | None:
+    """The map of an AppendMessageResponse in append_response's layout; None for any other."""
+    try:
+        start, stop = _short_text(payload, 11)
+        if not payload.startswith(b"\xa4\x69requestId") or not payload.startswith(_APPENDED, stop):
+            return None
+        at = stop + len(_APPENDED)
+        number = payload[at]
+        if number >= 24:
+            if _NUMBER_BYTES.get(number) != len(payload) - at:
+                return None
+            number = int.from_bytes(payload[at + 1 :], "big")
+        elif at + 1 != len(payload):
+            return None
+        request_id = payload[start:stop].decode()
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return {"requestId": request_id, "status": 0, "sequenceNumber": number}
 
 
 def read_response(request_id: str, stream_name: str, blocks: Sequence[Block]) -> bytes:

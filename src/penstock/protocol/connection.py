@@ -57,6 +57,8 @@ class ServerConnection:
     server_version: str
     client_identifier: str
     frame_bytes_max: int = FRAME_LENGTH_MAX
+    # Which extensions the owner of a token may have, of those it asks for.
+    rights: Callable[[str], Collection[str]] = lambda token: Extension.CLIENTS
     reply: bytes = b""
     refused: str | None = None
     protocol_version: str | None = None
@@ -162,7 +164,11 @@ class ServerConnection:
 
     def _accept(self, request: ConnectRequest, version: str) -> None:
         self.protocol_version = version
-        self.extensions = tuple(name for name in Extension.ALL if name in (request.penstock or ()))
+        granted = self.rights(request.auth_token or "")
+        wanted = request.penstock or ()
+        self.extensions = tuple(
+            name for name in Extension.ALL if name in wanted and name in granted
+        )
         self.sdk_version = request.sdk_version or "unknown"
         self._decoder.frame_bytes_max = self.frame_bytes_max
         self.reply = CONNECT_VERSION + encode(
@@ -205,7 +211,7 @@ class ClientConnection:
 
     sdk_version: str
     auth_token: str | None = None
-    wanted_extensions: tuple[str, ...] = Extension.ALL
+    wanted_extensions: tuple[str, ...] = Extension.CLIENTS
     connected: ConnectResponse | None = None
     extensions: frozenset[str] = frozenset()
     _decoder: FrameDecoder = field(default_factory=FrameDecoder)

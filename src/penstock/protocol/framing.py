@@ -11,6 +11,8 @@ HEADER_BYTES = LENGTH.size + 1
 FRAME_LENGTH_MAX = 2**30
 # All SDKs send requestId first, so this much of a frame that is too large names the request.
 OVERSIZED_HEAD_BYTES = 1024
+# Payloads above this are not copied by FrameBuffer.
+VIEW_FROM_BYTES = 64 * 1024
 
 
 class FramingError(ValueError):
@@ -93,6 +95,60 @@ class FrameDecoder:
             frames.append(self._skipping)
             self._skipping = None
         return data[skipped:]
+
+
+class FrameBuffer:
+    """Memory to receive into, kept for the next frame, and the frames that are complete in it.
+
+    A large frame is received where it stays: to let it grow in pieces and to copy it costs several
+    times what the network does, because each copy is made of memory that the system has to clear.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._view = memoryview(bytearray(size))
+        self._start = self._end = 0
+        self._missing = HEADER_BYTES  # with fewer bytes than this nothing new can come out
+
+    def space(self) -> memoryview:
+        """Where the next bytes go. Ends the life of large payloads returned before."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        if self._end + self._missing > len(self._view):
+            self._make_room()
+        return self._view[self._end :]
+
+    def received(self, count: int) -> list[tuple[int, bytes | memoryview]]:
+        """The frames that these bytes complete; a large payload is a view, to be used at once."""
+        self._end += count
+        self._missing -= count
+        if self._missing > 0:
+            return []
+        frames: list[tuple[int, bytes | memoryview]] = []
+        view, at, end = self._view, self._start, self._end
+        self._missing = 0
+        while end - at >= HEADER_BYTES:
+            (length,) = LENGTH.unpack_from(view, at)
+            if not 2 <= length <= FRAME_LENGTH_MAX:
+                raise FramingError(f"frame length {length} is not within 2..{FRAME_LENGTH_MAX}")
+            stop = at + LENGTH.size + length
+            if stop > end:
+                self._missing = stop - end
+                break
+            payload = view[at + HEADER_BYTES : stop]
+            frames.append((view[at + 4], payload if length > VIEW_FROM_BYTES else bytes(payload)))
+            at = stop
+        self._start = at
+        self._missing = self._missing or HEADER_BYTES - (end - at)
+        return frames
+
+    def _make_room(self) -> None:
+        begun = bytes(self._view[self._start : self._end])
+        needed_bytes = len(begun) + self._missing
+        if needed_bytes > len(self._view):
+            # A little more, for the next one that is a little larger.
+            self._view = memoryview(bytearray(needed_bytes + needed_bytes // 8))
+        self._view[: len(begun)] = begun
+        self._start, self._end = 0, len(begun)
 
 
 def frame(operation: int, payload: bytes) -> bytes:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, field
 
 from penstock.errors import ResponseStatusCode
+from penstock.export_model import DeadLetter, ExportReport, ExportView, Lease, PipelineView
 from penstock.model import (
+    MILLIS_MAX,
     Message,
     MessageStreamDefinition,
     MessageStreamInfo,
     Model,
     Name,
     ReadMessagesOptions,
+    Sequence,
     required,
 )
 
@@ -46,6 +49,20 @@ class Operation(IntEnum):
     AppendMessagesResponse = 65
     ReadBlocks = 66
     ReadBlocksResponse = 67
+    WatchExports = 68
+    WatchExportsResponse = 69
+    ReportExport = 70
+    ReportExportResponse = 71
+    RenewLeases = 72
+    RenewLeasesResponse = 73
+    DescribeExports = 74
+    DescribeExportsResponse = 75
+    FindDeadLetters = 76
+    FindDeadLettersResponse = 77
+    ReplayDeadLetters = 78
+    ReplayDeadLettersResponse = 79
+    PurgeDeadLetters = 80
+    PurgeDeadLettersResponse = 81
 
 
 class Extension:
@@ -53,7 +70,10 @@ class Extension:
 
     APPEND_MESSAGES = "append-messages"
     READ_BLOCKS = "read-blocks"
-    ALL = (APPEND_MESSAGES, READ_BLOCKS)
+    EXPORT_STATUS = "export-status"
+    EXPORT_WORK = "export-work"  # only for who shows the pipeline's token
+    CLIENTS = (APPEND_MESSAGES, READ_BLOCKS, EXPORT_STATUS)
+    ALL = (*CLIENTS, EXPORT_WORK)
 
 
 class Request(Model):
@@ -184,6 +204,78 @@ class ReadBlocksResponse(Response):
     blocks: list[WireBlock] | None = None
 
 
+class WatchExportsRequest(Request):
+    """Wait until exports are due, and get leases for them."""
+
+    count_max: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    wait_millis: Annotated[int, Meta(ge=0, le=MILLIS_MAX)] = 0
+
+
+class WatchExportsResponse(Response):
+    leases: list[Lease] | None = None
+    settings: dict[str, Any] | None = None  # those of the server that concern destinations
+
+
+class ReportExportRequest(Request):
+    report: ExportReport = required()
+
+
+class ReportExportResponse(Response):
+    lease_held: bool | None = None
+    canceled: bool | None = None  # the export or its stream is gone
+
+
+class RenewLeasesRequest(Request):
+    lease_ids: list[int] = []
+
+
+class RenewLeasesResponse(Response):
+    lost_ids: list[int] | None = None
+    canceled_ids: list[int] | None = None  # those of them whose export or stream is gone
+
+
+class DescribeExportsRequest(Request):
+    pass
+
+
+class DescribeExportsResponse(Response):
+    exports: list[ExportView] | None = None
+    pipeline: PipelineView | None = None
+
+
+class DeadLetterSelection(Request):
+    """Which letters: all that fit everything given."""
+
+    stream_name: Name | None = None
+    export_identifier: Name | None = None
+    ids: Annotated[list[int], Meta(max_length=10_000)] = []
+
+
+class FindDeadLettersRequest(DeadLetterSelection):
+    after_id: Sequence = 0
+    count_max: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class FindDeadLettersResponse(Response):
+    dead_letters: list[DeadLetter] | None = None
+
+
+class ReplayDeadLettersRequest(DeadLetterSelection):
+    pass
+
+
+class ReplayDeadLettersResponse(Response):
+    count: int | None = None
+
+
+class PurgeDeadLettersRequest(DeadLetterSelection):
+    pass
+
+
+class PurgeDeadLettersResponse(Response):
+    count: int | None = None
+
+
 class Exchange(NamedTuple):
     """A request, its answer, and what a connection needs to use it."""
 
@@ -237,6 +329,48 @@ OPERATIONS: dict[Operation, Exchange] = {
         Operation.ReadBlocksResponse,
         ReadBlocksResponse,
         extension=Extension.READ_BLOCKS,
+    ),
+    Operation.WatchExports: Exchange(
+        WatchExportsRequest,
+        Operation.WatchExportsResponse,
+        WatchExportsResponse,
+        extension=Extension.EXPORT_WORK,
+    ),
+    Operation.ReportExport: Exchange(
+        ReportExportRequest,
+        Operation.ReportExportResponse,
+        ReportExportResponse,
+        extension=Extension.EXPORT_WORK,
+    ),
+    Operation.RenewLeases: Exchange(
+        RenewLeasesRequest,
+        Operation.RenewLeasesResponse,
+        RenewLeasesResponse,
+        extension=Extension.EXPORT_WORK,
+    ),
+    Operation.DescribeExports: Exchange(
+        DescribeExportsRequest,
+        Operation.DescribeExportsResponse,
+        DescribeExportsResponse,
+        extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.FindDeadLetters: Exchange(
+        FindDeadLettersRequest,
+        Operation.FindDeadLettersResponse,
+        FindDeadLettersResponse,
+        extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.ReplayDeadLetters: Exchange(
+        ReplayDeadLettersRequest,
+        Operation.ReplayDeadLettersResponse,
+        ReplayDeadLettersResponse,
+        extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.PurgeDeadLetters: Exchange(
+        PurgeDeadLettersRequest,
+        Operation.PurgeDeadLettersResponse,
+        PurgeDeadLettersResponse,
+        extension=Extension.EXPORT_STATUS,
     ),
 }
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
+import secrets
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock.errors import ListenFailed
-from penstock.server.streams import LiveStreams
+from penstock.server.exports import ExportService
+from penstock.server.streams import LiveStreams, wall_clock_ms
+from penstock.server.supervisor import Command, Supervisor
 from penstock.server.tcp import Authenticator, Limits, Session
 from penstock.settings import Settings
+from penstock.settings.declaration import is_loopback
 from penstock.streams.manager import StreamManager
 from penstock.streams.store import owned
 
@@ -23,6 +29,8 @@ log = logging.getLogger(__name__)
 IO_THREADS = 8
 HOUSEKEEPING_INTERVAL_S = 1.0
 EXPIRE_INTERVAL_S = 10.0
+# What destinations are told of the server's settings.
+DESTINATION_SETTINGS = ("s3_part_bytes_min", "kinesis_inter_call_delay_ms", "read_only_dirs")
 # An orderly stop waits this long for answers to leave; a client that does not read them is cut.
 STOP_WITHIN_S = 10.0
 
@@ -39,13 +47,25 @@ def run(settings: Settings, on_ready: Callable[[str, int], None]) -> int:
 class Server:
     """A listening server."""
 
-    def __init__(self, settings: Settings, *, power_lost: bool = False) -> None:
+    def __init__(self, settings: Settings, manager: StreamManager) -> None:
         self._settings = settings
+        self._manager = manager
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="penstock-io")
-        self._manager = StreamManager(settings.data_dir, power_lost=power_lost)
+        self._exports = ExportService(
+            settings.data_dir,
+            self._loop,
+            wall_clock_ms,
+            settings.exporter_bandwidth_kbps_max,
+            {key: getattr(settings, key) for key in DESTINATION_SETTINGS},
+        )
+        self._supervisor = Supervisor(
+            self._exports.pipeline, self._exports.desk.wants_worker, wall_clock_ms
+        )
+        self._exports.look = self._supervisor.look
+        self._pipeline_token = settings.pipeline_token or secrets.token_urlsafe(32)
         self._streams = LiveStreams(
-            self._manager, self._loop, self._executor, settings.response_bytes_max
+            self._manager, self._loop, self._executor, settings.response_bytes_max, self._exports
         )
         self._sessions: set[Session] = set()
         self._limits = Limits(
@@ -55,7 +75,9 @@ class Server:
             settings.requests_in_flight_max,
         )
         self._authenticate = Authenticator(
-            tuple(settings.tokens), settings.authentication_required()
+            tuple(settings.tokens),
+            settings.authentication_required(),
+            (self._pipeline_token,),
         )
 
     async def start(self) -> tuple[str, int]:
@@ -66,14 +88,32 @@ class Server:
             )
         except OSError as error:
             raise ListenFailed(
-                f"cannot listen on {self._settings.host}:{self._settings.port}: "
-                f"{os.strerror(error.errno) if error.errno else error}; choose another port or "
-                f"stop what uses it"
+                f"cannot listen on {self._settings.host}:{self._settings.port}: {_reason(error)}"
             ) from error
         self._streams.expire()
         self._housekeeping = self._loop.create_task(self._keep_house())
         host, port = self._listener.sockets[0].getsockname()[:2]
+        self._start_pipeline(port)
         return host, port
+
+    def _start_pipeline(self, port: int) -> None:
+        """Have the exports done, as soon as there are any."""
+        settings = self._settings
+        if settings.pipeline == "external":
+            self._exports.pipeline.state = "external"
+            return
+        if settings.pipeline == "off":
+            self._exports.pipeline.state = "off"
+            return
+        host = settings.host if is_loopback(settings.host) else "127.0.0.1"
+        options = [
+            f"--threads={settings.exporter_threads}",
+            f"--log-level={settings.log_level}",
+            f"--master={settings.spark_master}",
+            f"--jvm-args={settings.jvm_args}",
+            "--ui" if settings.spark_ui else "--no-ui",
+        ]
+        self._supervisor.start(Command.embedded(host, port, self._pipeline_token, tuple(options)))
 
     async def stop(self) -> int:
         """Answer everything in flight, close, and leave the store in order."""
@@ -81,11 +121,9 @@ class Server:
         self._housekeeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._housekeeping
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_WITHIN_S):
-                await self._finish_requests()
-        for session in list(self._sessions):
-            session.close()
+        await self._supervisor.stop()
+        await self._finish_requests()
+        self._exports.close()
         problems = self._manager.close()
         self._executor.shutdown(wait=not problems)
         for problem in problems:
@@ -102,10 +140,16 @@ class Server:
         )
 
     async def _finish_requests(self) -> None:
-        finishing = [self._loop.create_task(session.finish()) for session in self._sessions]
+        """Answer what was asked, and see the clients off; cut those who take too long."""
+        leaving = [session.finish() for session in list(self._sessions)]
         for writer in self._streams:
             writer.reads.server_stops()
-        await asyncio.gather(*(writer.settled() for writer in self._streams), *finishing)
+        self._exports.stop()
+        settled = [self._loop.create_task(writer.settled()) for writer in self._streams]
+        if leaving or settled:
+            await asyncio.wait([*leaving, *settled], timeout=STOP_WITHIN_S)
+        for session in list(self._sessions):
+            session.cut()
 
     async def _keep_house(self) -> None:
         expired_at = self._loop.time()
@@ -117,6 +161,7 @@ class Server:
             if now - expired_at >= EXPIRE_INTERVAL_S:
                 expired_at = now
                 self._streams.expire()
+                self._exports.keep_house()
 
 
 async def _serve(settings: Settings, on_ready: Callable[[str, int], None], power_lost: bool) -> int:
@@ -124,12 +169,22 @@ async def _serve(settings: Settings, on_ready: Callable[[str, int], None], power
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signal_number, stop.set)
-    server = Server(settings, power_lost=power_lost)
+    server = Server(settings, StreamManager(settings.data_dir, power_lost=power_lost))
     host, port = await server.start()
     on_ready(host, port)
     await stop.wait()
     log.info("Stopping.")
     return await server.stop()
+
+
+def _reason(error: OSError) -> str:
+    """Why an address cannot be used, and what to do about it."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return f"{error.strerror or error}; check host and port"
+    remedy = "check host and port"
+    if error.errno == errno.EADDRINUSE:
+        remedy = "choose another port or stop what uses it"
+    return f"{os.strerror(error.errno)}; {remedy}"
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.block import Block
+from penstock.block import ENTRY_BYTES, Block
 from penstock.errors import InvalidRequestException, ResponseStatusCode
 from penstock.model import ReadMessagesOptions
 from penstock.protocol import codec
@@ -23,17 +23,30 @@ from penstock.protocol.operations import (
     CreateMessageStreamResponse,
     DeleteMessageStreamRequest,
     DeleteMessageStreamResponse,
+    DescribeExportsRequest,
+    DescribeExportsResponse,
     DescribeMessageStreamRequest,
     DescribeMessageStreamResponse,
+    FindDeadLettersRequest,
+    FindDeadLettersResponse,
     ListStreamsRequest,
     ListStreamsResponse,
     Operation,
+    PurgeDeadLettersRequest,
+    PurgeDeadLettersResponse,
     ReadBlocksRequest,
     ReadMessagesRequest,
+    RenewLeasesRequest,
+    RenewLeasesResponse,
+    ReplayDeadLettersRequest,
+    ReplayDeadLettersResponse,
+    ReportExportRequest,
+    ReportExportResponse,
     Request,
     Response,
     UpdateMessageStreamRequest,
     UpdateMessageStreamResponse,
+    WatchExportsRequest,
 )
 from penstock.server.reads import Encoder, Read
 
@@ -97,11 +110,65 @@ def append_messages(streams: LiveStreams, session: Session, request: AppendMessa
 
 
 def read_messages(streams: LiveStreams, session: Session, request: ReadMessagesRequest) -> None:
-    _read(streams, session, request, Operation.ReadMessagesResponse, _encode_messages)
+    overhead_bytes = codec.read_response_overhead(request.stream_name)
+    answer = Operation.ReadMessagesResponse
+    _read(streams, session, request, answer, _encode_messages, overhead_bytes)
 
 
 def read_blocks(streams: LiveStreams, session: Session, request: ReadBlocksRequest) -> None:
-    _read(streams, session, request, Operation.ReadBlocksResponse, _encode_blocks)
+    answer = Operation.ReadBlocksResponse
+    _read(streams, session, request, answer, _encode_blocks, ENTRY_BYTES)
+
+
+def watch_exports(streams: LiveStreams, session: Session, request: WatchExportsRequest) -> None:
+    streams.exports.watch(session, request)
+
+
+def report_export(streams: LiveStreams, session: Session, request: ReportExportRequest) -> Response:
+    response = _success(ReportExportResponse, request)
+    response.lease_held = streams.exports.report(request.report)
+    response.canceled = bool(streams.exports.canceled([request.report.lease_id]))
+    return response
+
+
+def renew_leases(streams: LiveStreams, session: Session, request: RenewLeasesRequest) -> Response:
+    response = _success(RenewLeasesResponse, request)
+    response.lost_ids = streams.exports.renew(request.lease_ids)
+    response.canceled_ids = streams.exports.canceled(response.lost_ids)
+    return response
+
+
+def describe_exports(
+    streams: LiveStreams, session: Session, request: DescribeExportsRequest
+) -> Response:
+    response = _success(DescribeExportsResponse, request)
+    response.exports = streams.exports.views()
+    response.pipeline = streams.exports.pipeline
+    return response
+
+
+def find_dead_letters(
+    streams: LiveStreams, session: Session, request: FindDeadLettersRequest
+) -> Response:
+    response = _success(FindDeadLettersResponse, request)
+    response.dead_letters = streams.exports.find_letters(request)
+    return response
+
+
+def replay_dead_letters(
+    streams: LiveStreams, session: Session, request: ReplayDeadLettersRequest
+) -> Response:
+    response = _success(ReplayDeadLettersResponse, request)
+    response.count = streams.exports.replay_letters(request)
+    return response
+
+
+def purge_dead_letters(
+    streams: LiveStreams, session: Session, request: PurgeDeadLettersRequest
+) -> Response:
+    response = _success(PurgeDeadLettersResponse, request)
+    response.count = streams.exports.purge_letters(request)
+    return response
 
 
 HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | None]] = {
@@ -114,6 +181,13 @@ HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | N
     AppendMessagesRequest: append_messages,
     ReadMessagesRequest: read_messages,
     ReadBlocksRequest: read_blocks,
+    WatchExportsRequest: watch_exports,
+    ReportExportRequest: report_export,
+    RenewLeasesRequest: renew_leases,
+    DescribeExportsRequest: describe_exports,
+    FindDeadLettersRequest: find_dead_letters,
+    ReplayDeadLettersRequest: replay_dead_letters,
+    PurgeDeadLettersRequest: purge_dead_letters,
 }
 
 
@@ -145,21 +219,23 @@ def _read(
     streams: LiveStreams,
     session: Session,
     request: ReadMessagesRequest | ReadBlocksRequest,
-    operation: Operation,
+    answer: Operation,
     encode: Encoder,
+    overhead_bytes: int,
 ) -> None:
     options: ReadMessagesOptions = request.read_messages_options
     writer = streams.flushed(request.stream_name)
     writer.reads.begin(
         Read(
             session,
-            operation,
+            answer,
             request.request_id,
             options.desired_start_sequence_number,
             options.min_message_count,
             options.message_count_max(),
             options.read_timeout_millis,
             encode,
+            overhead_bytes,
         )
     )
 

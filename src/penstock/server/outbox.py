@@ -59,6 +59,19 @@ class Outbox:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
+    def send(self, frame: bytes) -> None:
+        """Send a frame now, if nothing stands before it and the kernel has room."""
+        if (
+            self._pieces
+            or self._blocked
+            or self._transport.is_closing()
+            or not (self.together or self._kernel_has_room())
+        ):
+            self.put(frame)
+            return
+        self.unsent_bytes += len(frame)
+        self._write([frame])
+
     def flush(self) -> None:
         """Send what the kernel takes now."""
         self._scheduled = False
@@ -117,7 +130,7 @@ class Outbox:
         self.unblocked()
 
     def _write(self, pieces: list[bytes]) -> None:
-        total = sum(map(len, pieces))
+        total = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
         if len(pieces) > 1 and total <= JOIN_BYTES_MAX:
             pieces = [b"".join(pieces)]
         try:

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
-from penstock.errors import ResourceNotFoundException
+from penstock.errors import DiskFailed, ResourceNotFoundException
 from penstock.model import MessageStreamDefinition
+from penstock.protocol import cbor
+from penstock.server.exports import ExportService
 from penstock.server.reads import Reads
 from penstock.server.writer import Writer
 from penstock.streams.manager import StreamManager
@@ -31,14 +33,17 @@ class LiveStreams:
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         response_bytes_max: int,
+        exports: ExportService,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
+        self.exports = exports
         self._manager = manager
         self._loop = loop
         self._executor = executor
         self._response_bytes_max = response_bytes_max
         self._now_ms = now_ms
         self.writers: dict[str, Writer] = {}
+        self.by_encoded_name: dict[bytes, Writer] = {}
         for stream in manager:
             self._add(stream)
 
@@ -62,28 +67,51 @@ class LiveStreams:
 
     def create(self, definition: MessageStreamDefinition) -> None:
         self._add(self._manager.create(definition))
+        self.exports.look()
         log.info("Created stream %s.", definition.name)
 
     def update(self, definition: MessageStreamDefinition) -> None:
         writer = self.flushed(definition.name)
         self._manager.update(definition)
-        writer.stream.expire(self._now_ms())
+        self.exports.desk.stream_changed(writer.stream)
+        self.exports.look()
+        self._expire(writer.stream)
         log.info("Updated stream %s.", definition.name)
 
     def delete(self, name: str) -> None:
         writer = self.flushed(name)
         self._manager.delete(name)
         del self.writers[name]
+        del self.by_encoded_name[cbor.text(name)]
         writer.delete()
+        self.exports.desk.stream_removed(writer.stream)
+        self.exports.look()
         log.info("Deleted stream %s.", name)
 
     def expire(self) -> None:
         """Drop what has outlived its time."""
         for writer in self:
-            count = writer.stream.expire(self._now_ms())
-            if count:
-                log.info("Stream %s: %d segments outlived their time.", writer.stream.name, count)
+            self._expire(writer.stream)
+
+    def _expire(self, stream: Stream) -> None:
+        try:
+            count = stream.expire(self._now_ms())
+        except (OSError, DiskFailed) as error:
+            # Old messages stay a little longer; the next round tries again.
+            log.error("Stream %s: old segments could not be removed: %s", stream.name, error)
+            return
+        if count:
+            log.info("Stream %s: %d segments outlived their time.", stream.name, count)
 
     def _add(self, stream: Stream) -> None:
         reads = Reads(stream, self._loop, self._executor, self._response_bytes_max)
-        self.writers[stream.name] = Writer(stream, reads, self._loop, self._executor, self._now_ms)
+        writer = Writer(
+            stream,
+            reads,
+            self._loop,
+            self._executor,
+            self._now_ms,
+            self.exports.desk.appended,
+        )
+        self.writers[stream.name] = self.by_encoded_name[cbor.text(stream.name)] = writer
+        self.exports.desk.stream_changed(stream)

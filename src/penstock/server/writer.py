@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import (
     DiskFailed,
     InvalidRequestException,
-    PenstockError,
     RequestPayloadTooLargeException,
+    ResourceNotFoundException,
     ServerTimeoutException,
 )
 from penstock.protocol.codec import append_response
@@ -32,7 +32,7 @@ ANSWER_WITHIN_S = 55.0
 class Reply:
     """Who waits for an append, and how to tell them."""
 
-    __slots__ = ("answer", "operation", "request_id", "session")
+    __slots__ = ("answer", "operation", "request_id", "session", "since_s")
 
     def __init__(
         self, session: Session, operation: Operation, request_id: str, answer: bytes = b""
@@ -41,6 +41,10 @@ class Reply:
         self.operation = operation
         self.request_id = request_id
         self.answer = answer
+        self.since_s = 0.0  # waits for a sync since then
+
+    def refuse(self, error: BaseException) -> None:
+        self.session.refuse(self.operation, self.request_id, error)
 
 
 class Writer:
@@ -53,12 +57,14 @@ class Writer:
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         now_ms: Callable[[], int],
+        on_shown: Callable[[Stream], None],
     ) -> None:
         self.stream = stream
         self.reads = reads
         self._loop = loop
         self._executor = executor
         self._now_ms = now_ms
+        self._on_shown = on_shown
         self._payloads: list[bytes] = []
         self._waiting: list[tuple[Session, str]] = []
         self._unsynced: list[Reply] = []
@@ -70,12 +76,32 @@ class Writer:
         self._told_end: End | None = None
         self._deleted = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a message may be appended at once: nothing is before it, nothing has to wait."""
+        return not self._payloads and not self.stream.definition.flush_on_write
+
     def append(self, session: Session, request_id: str, payload: bytes) -> None:
         """Append one message with everything else that arrives in this turn."""
         if not self._payloads:
             self._loop.call_soon(self.flush)
         self._payloads.append(payload)
         self._waiting.append((session, request_id))
+
+    def append_alone(self, session: Session, request_id: str, payload: bytes) -> None:
+        """Append one message and answer at once; not for streams that flush on write.
+
+        What a client sees that waits for each answer: no list, no object, no turn of the loop.
+        """
+        size = len(payload)
+        try:
+            self.stream.check_size(size)
+            sequence = self.stream.append(payload, (size,), self._now_ms())
+        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must be told
+            self._after_refusal([payload], [(session, request_id)], error)
+            return
+        session.answer_now(append_response(request_id, sequence))
+        self._show()
 
     def append_batch(
         self,
@@ -99,13 +125,16 @@ class Writer:
             return
         payloads, waiting = self._payloads, self._waiting
         self._payloads, self._waiting = [], []
+        if len(payloads) == 1 and not self.stream.definition.flush_on_write:
+            self.append_alone(*waiting[0], payloads[0])
+            return
         sizes = list(map(len, payloads))
         self._remember_told()
         try:
             self.stream.check_size(max(sizes))
             data = payloads[0] if len(payloads) == 1 else b"".join(payloads)
             first = self.stream.append(data, sizes, self._now_ms())
-        except (PenstockError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must be told
             self._after_refusal(payloads, waiting, error)
             return
         if self.stream.definition.flush_on_write:
@@ -129,28 +158,31 @@ class Writer:
             await asyncio.wait([self._sync])
 
     def check_deadline(self, now_s: float) -> None:
-        """Tell those who wait for a sync that hangs, before they give up by themselves."""
-        if self._sync is None or now_s - self._sync_since < ANSWER_WITHIN_S:
+        """Tell those who wait for a disk that hangs, before they give up by themselves."""
+        begun_before_s = now_s - ANSWER_WITHIN_S
+        self.reads.check_deadline(begun_before_s)
+        waiting = self._syncing + self._unsynced
+        late = [reply for reply in waiting if reply.since_s < begun_before_s]
+        if not late:
             return
-        late = self._syncing + self._unsynced
-        if late:
-            log.error("Stream %s: the disk has not finished a sync for 55 s.", self.stream.name)
+        log.error("Stream %s: the disk is too slow for %d appends.", self.stream.name, len(late))
+        self._syncing = [reply for reply in self._syncing if reply.since_s >= begun_before_s]
+        self._unsynced = [reply for reply in self._unsynced if reply.since_s >= begun_before_s]
         for reply in late:
-            reply.session.refuse(
-                reply.operation,
-                reply.request_id,
+            reply.refuse(
                 ServerTimeoutException(
                     f"the disk of stream {self.stream.name} did not finish in time; the message "
                     f"may or may not be stored"
-                ),
+                )
             )
-        self._syncing.clear()
-        self._unsynced.clear()
 
     def delete(self) -> None:
-        """The stream is gone: what is still being synced is answered, nothing else happens."""
+        """The stream is gone, with everything that was about to be in it."""
         self._deleted = True
         self.reads.stream_deleted()
+        error = ResourceNotFoundException(f"stream {self.stream.name} was deleted")
+        for reply in self._take_replies():
+            reply.refuse(error)
 
     def _after_refusal(
         self,
@@ -166,11 +198,15 @@ class Writer:
                 self._payloads, self._waiting = [payload], [waiter]
                 self.flush()
             return
+        failure = self._disk_failure(error)
         for session, request_id in waiting:
-            session.refuse(Operation.AppendMessageResponse, request_id, error)
+            session.refuse(Operation.AppendMessageResponse, request_id, failure)
 
     def _appended(self, replies: list[Reply]) -> None:
         if self.stream.definition.flush_on_write:
+            now_s = self._loop.time()
+            for reply in replies:
+                reply.since_s = now_s
             self._unsynced += replies
             if self._sync is None:
                 self._begin_sync()
@@ -188,6 +224,7 @@ class Writer:
         self._told_end = None
         self.stream.show_appended(self.stream.log.next_sequence)
         self.reads.wake()
+        self._on_shown(self.stream)
 
     def _begin_sync(self) -> None:
         self._syncing, self._unsynced = self._unsynced, []
@@ -214,19 +251,31 @@ class Writer:
         if not self._deleted:
             self.stream.show_appended(end.next_sequence)
             self.reads.wake()
-            if self._unsynced:
+            self._on_shown(self.stream)
+            if self.stream.log.next_sequence > end.next_sequence:
                 self._begin_sync()
 
     def _sync_failed(self, error: BaseException) -> None:
         """After a failed sync nobody knows what is on the disk: take back all that was not told."""
-        log.error("Stream %s: sync failed: %s", self.stream.name, error)
-        replies = self._syncing + self._unsynced
-        self._syncing, self._unsynced = [], []
+        failure = self._disk_failure(error)
+        for reply in self._take_replies():
+            reply.refuse(failure)
         if not self._deleted and self._told_end is not None:
             self.stream.take_back_hidden(self._told_end)
-        failure = DiskFailed(f"{self.stream.folder}: {error}")
-        for reply in replies:
-            reply.session.refuse(reply.operation, reply.request_id, failure)
+
+    def _take_replies(self) -> list[Reply]:
+        """All who wait for a sync; from now on somebody else looks after them."""
+        replies = self._syncing + self._unsynced
+        self._syncing, self._unsynced = [], []
+        return replies
+
+    def _disk_failure(self, error: BaseException) -> BaseException:
+        """What to tell those whose messages the disk did not take; the operator is told here."""
+        if isinstance(error, OSError):
+            error = DiskFailed(f"{self.stream.folder}: {error}")
+        if isinstance(error, DiskFailed):
+            log.error("Stream %s: the disk refused an append: %s", self.stream.name, error)
+        return error
 
 
 def _answers(waiting: list[tuple[Session, str]], first: int) -> list[bytes]:

@@ -20,6 +20,7 @@ FRAME_BYTES_LEAST = 4 * KIB
 COUNT_MAX = 2**20
 MEMORY_BYTES_MAX = TIB
 
+PIPELINES = ("embedded", "external", "off")
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 CONFIG_SEARCH = ("penstock.toml", "/etc/penstock/penstock.toml")
 
@@ -158,7 +159,8 @@ class Settings:
     kinesis_inter_call_delay_ms: Annotated[
         int,
         About(
-            "Pause between two calls to Kinesis, in milliseconds; 0 turns it off. Used by exports.",
+            "Pause between calls to Kinesis while it throttles, in milliseconds; 0 turns it off. "
+            "Used by exports.",
             ge=0,
             le=3_600_000,
             aws_variables=("STREAM_MANAGER_EXPORTER_KINESIS_INTER_CALL_DELAY_MS",),
@@ -172,11 +174,37 @@ class Settings:
             aws_variables=("STREAM_MANAGER_READ_ONLY_DIRS",),
         ),
     ] = ()
+    pipeline: Annotated[
+        str,
+        About(
+            "Who does the exports: a process that the server starts itself (embedded), one that "
+            "is started elsewhere with `penstock pipeline` (external), or nobody (off).",
+            choices=PIPELINES,
+        ),
+    ] = "embedded"
+    pipeline_token: Annotated[
+        str,
+        About(
+            "Token of a pipeline that is started elsewhere. Unset: one is made at every start.",
+            is_secret=True,
+            may_be_empty=True,
+        ),
+    ] = field(default="", repr=False)
+    spark_master: Annotated[
+        str,
+        About(
+            "Spark master that runs the exports, for example spark://host:7077. Unset: Spark runs "
+            "inside the pipeline process.",
+            may_be_empty=True,
+        ),
+    ] = ""
+    spark_ui: Annotated[
+        bool, About("Whether Spark serves its own web page about the pipeline.")
+    ] = False
     jvm_args: Annotated[
         str,
         About(
-            "Arguments for a Java process, separated by spaces. The server has none; the setting "
-            "is accepted so that a Greengrass configuration can be carried over.",
+            "More arguments for the pipeline's Java process, separated by spaces.",
             may_be_empty=True,
             aws_variables=("JVM_ARGS",),
         ),

@@ -71,7 +71,9 @@ class Setting(NamedTuple):
         if value is None:
             return "unset"
         if self.about.is_secret:
-            return f"{len(value)} configured" if value else "none"
+            return (
+                "none" if not value else f"{len(value)} configured" if self.kind is tuple else "set"
+            )
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
@@ -124,9 +126,10 @@ class Setting(NamedTuple):
         if "\0" in text:
             raise ValueError("the text holds a zero byte, which no path or address can")
         if self.about.choices:
-            text = text.upper()
-            if text not in self.about.choices:
+            by_lower_case = {choice.lower(): choice for choice in self.about.choices}
+            if text.lower() not in by_lower_case:
                 raise ValueError(f"{text} is not one of the choices")
+            text = by_lower_case[text.lower()]
         if self.about.is_path:
             return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
         return text

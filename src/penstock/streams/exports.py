@@ -6,6 +6,7 @@ So a changed definition takes effect at once and whole, whatever the journal sti
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from zlib import crc32
 
 import msgspec
@@ -26,14 +27,14 @@ class ExportProgress(msgspec.Struct):
     """One export's state as it is saved."""
 
     identifier: str
-    destination: (
-        str  # the type of its configuration: positions of different types differ in meaning
-    )
+    # The type of its configuration: positions of different types differ in meaning.
+    destination: str
     start_sequence: int
     last_exported_sequence: int
     exported_count: int = 0
     exported_bytes: int = 0
     refused_count: int = 0
+    lost_count: int = 0  # removed by retention, or lost in a crash, before they were sent
     last_export_time_ms: int = 0
     error: str = ""
 
@@ -49,7 +50,7 @@ class ExportProgress(msgspec.Struct):
 
     def numbers_seen(self) -> int:
         """Numbers below this were seen outside. A start that nobody reached yet is no evidence."""
-        if self.last_exported_sequence < self.start_sequence or not self.exported_count:
+        if self.last_exported_sequence < self.start_sequence:
             return 0
         return self.last_exported_sequence + 1
 
@@ -83,14 +84,17 @@ class Exports:
     def __init__(self, storage: Storage, path: str, definition: ExportDefinition) -> None:
         self._storage = storage
         self._path = path
+        self._file = storage.open(path)
         content = b""
-        file = storage.open(path)
-        while piece := file.read_at(1 << 20, len(content)):
+        while piece := self._file.read_at(1 << 20, len(content)):
             content += piece
-        file.close()
-        saved, self.notices = read_journal(content)
-        self.progress = reconciled(definition, saved)
-        self._rewrite()
+        journal = read_journal(content)
+        self.notices = journal.damage + journal.notes
+        self.progress = reconciled(definition, journal.saved)
+        self._size = content.rfind(b"\n") + 1
+        self._rewrite_due = bool(self.notices) or journal.saved != self.progress
+        if self._rewrite_due:
+            self._try_to_rewrite()
 
     def follow(self, definition: ExportDefinition) -> None:
         """A new definition is in force."""
@@ -101,7 +105,7 @@ class Exports:
         """Note how far an export got. After a crash at most the last notes are missing."""
         self.progress[progress.identifier] = progress
         line = journal_line(progress)
-        if self._size + len(line) > JOURNAL_BYTES_MAX:
+        if self._rewrite_due or self._size + len(line) > JOURNAL_BYTES_MAX:
             self._rewrite()
             return
         self._file.write_at(line, self._size)
@@ -117,10 +121,33 @@ class Exports:
         self._file.close()
 
     def _rewrite(self) -> None:
+        """Replace the journal by a line per export. If it fails, the next step tries again."""
+        self._rewrite_due = True
         content = b"".join(journal_line(progress) for progress in self.progress.values())
-        self._storage.replace_file(self._path, content)
-        self._file = self._storage.open(self._path)
+        try:
+            self._storage.replace_file(self._path, content)
+        finally:
+            # Whether it was replaced or not: what is open may be the old one.
+            self._file.close()
+            self._file = self._storage.open(self._path)
         self._size = len(content)
+        self._rewrite_due = False
+
+    def _try_to_rewrite(self) -> None:
+        """A full disk must not keep anybody from reading the stream."""
+        try:
+            self._rewrite()
+        except OSError as error:
+            self.notices.append(f"exports: cannot be rewritten yet: {error.strerror}")
+
+
+@dataclass
+class Journal:
+    """What a journal says. Damage is what no crash leaves behind."""
+
+    saved: dict[str, ExportProgress] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def journal_line(progress: ExportProgress) -> bytes:
@@ -128,18 +155,31 @@ def journal_line(progress: ExportProgress) -> bytes:
     return b"%08x %s\n" % (crc32(text), text)
 
 
-def read_journal(content: bytes) -> tuple[dict[str, ExportProgress], list[str]]:
-    """The newest sound line of each export, and what was wrong with the others."""
-    saved: dict[str, ExportProgress] = {}
-    notices = []
-    lines = content.split(b"\n")
-    if lines.pop():
-        notices.append("exports: the last line was torn and is left out")
+def read_journal(content: bytes) -> Journal:
+    """The newest sound line of each export, and what is wrong with the others."""
+    journal = Journal()
+    *lines, rest = content.split(b"\n")
     for number, line in enumerate(lines, 1):
-        checksum, _, text = line.partition(b" ")
-        if checksum != b"%08x" % crc32(text):
-            notices.append(f"exports: line {number} is damaged and left out")
-            continue
-        progress = msgspec.json.decode(text, type=ExportProgress)
-        saved[progress.identifier] = progress
-    return saved, notices
+        progress = _parsed(line)
+        if progress is None:
+            journal.damage.append(f"exports: line {number} is damaged and left out")
+        else:
+            journal.saved[progress.identifier] = progress
+    if rest:
+        progress = _parsed(rest[:-1])
+        if progress is None:
+            journal.notes.append("exports: the last line is torn and left out")
+        else:
+            journal.damage.append("exports: the end of the last line is damaged")
+            journal.saved[progress.identifier] = progress
+    return journal
+
+
+def _parsed(line: bytes) -> ExportProgress | None:
+    checksum, _, text = line.partition(b" ")
+    if checksum != b"%08x" % crc32(text):
+        return None
+    try:
+        return msgspec.json.decode(text, type=ExportProgress)
+    except msgspec.DecodeError:
+        return None

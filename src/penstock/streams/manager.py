@@ -16,9 +16,10 @@ from penstock.errors import (
     UpdateFailedException,
 )
 from penstock.log.disk import Disk
-from penstock.log.document import read_document, write_document
+from penstock.log.document import Document, read_document, write_document
 from penstock.log.memory import Memory
 from penstock.model import MessageStreamDefinition, Persistence, from_wire, to_wire
+from penstock.streams.store import note_opened
 from penstock.streams.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -38,12 +39,15 @@ class StreamManager:
         self._folder = f"{root}/{STREAMS_NAME}"
         self._disk.make_folder(self._folder)
         self._streams: dict[str, Stream] = {}
+        is_complete = True
         for folder in self._disk.list_folders(self._folder):
             path = f"{self._folder}/{folder}"
             if folder.endswith((HALF_MADE, HALF_DELETED)):
-                self._disk.remove_folder(path)
+                self._remove_half(path)
             else:
-                self._open_stream(path, power_lost)
+                is_complete &= self._open_stream(path, power_lost)
+        if power_lost and is_complete:
+            self._note_opened(root)
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._streams.values()))
@@ -84,11 +88,21 @@ class StreamManager:
         try:
             if definition.persistence == Persistence.File:
                 self._write_definition(stream.folder, definition)
-            stream.apply_update(definition)
         except OSError as error:
+            with suppress(OSError):  # it may have come as far as the main copy
+                self._write_definition(stream.folder, stream.definition)
             raise UpdateFailedException(
                 f"stream {definition.name} could not be updated: {error}"
             ) from error
+        try:
+            stream.apply_update(definition)
+        except OSError as error:
+            # The update is in force, for ever: the journal only follows the definition.
+            log.warning(
+                "Stream %s: the positions of its exports cannot be written anew yet: %s",
+                definition.name,
+                error,
+            )
         return stream
 
     def delete(self, name: str) -> Stream:
@@ -101,6 +115,8 @@ class StreamManager:
                 # From here on it is deleted, whatever happens to the rest.
                 self._disk.rename(stream.folder, doomed)
             except OSError as error:
+                with suppress(OSError):  # it may have been renamed, and only the sync failed
+                    self._disk.rename(doomed, stream.folder)
                 raise UnknownFailureException(
                     f"stream {name} could not be deleted: {error}"
                 ) from error
@@ -138,19 +154,44 @@ class StreamManager:
         document = {"format": FORMAT_VERSION, "definition": to_wire(definition)}
         write_document(self._disk, f"{folder}/{DOCUMENT_NAME}", document)
 
-    def _open_stream(self, path: str, power_lost: bool) -> None:
+    def _open_stream(self, path: str, power_lost: bool) -> bool:
         """Open a stream; one that cannot be opened is reported and left as it is."""
         try:
-            definition, problems = read_definition(self._disk, path)
-            if problems:
-                self._write_definition(path, definition)
+            definition, document = read_definition(self._disk, path)
+            if definition.name in self._streams:
+                other = self._streams[definition.name].folder
+                raise StoreError(f"its name {definition.name} is that of the stream in {other}")
             stream = Stream(self._disk, path, definition, power_lost=power_lost)
         except (StoreError, OSError) as error:
             log.error("The stream in %s cannot be opened and is left out: %s", path, error)
-            return
+            return False
+        problems = document.damage + document.notes
+        if problems:
+            problems += self._mend_definition(path, definition)
         for notice in problems + stream.notices:
             log.warning("Stream %s: %s", stream.name, notice)
         self._streams[stream.name] = stream
+        return True
+
+    def _mend_definition(self, path: str, definition: MessageStreamDefinition) -> list[str]:
+        """Make two sound copies of one; says what kept us from it."""
+        try:
+            self._write_definition(path, definition)
+        except OSError as error:
+            return [f"{path}/{DOCUMENT_NAME} cannot be written anew yet: {error.strerror}"]
+        return []
+
+    def _remove_half(self, path: str) -> None:
+        try:
+            self._disk.remove_folder(path)
+        except OSError as error:
+            log.warning("%s cannot be removed yet: %s", path, error)
+
+    def _note_opened(self, root: str) -> None:
+        try:
+            note_opened(root)
+        except OSError as error:
+            log.warning("The lock file in %s cannot be written to: %s", root, error)
 
     def _warn_of_missing_status_streams(self, definition: MessageStreamDefinition) -> None:
         for config in definition.export_definition.s3_task_executor:
@@ -165,14 +206,15 @@ class StreamManager:
                 )
 
 
-def read_definition(disk: Disk, folder: str) -> tuple[MessageStreamDefinition, list[str]]:
-    """A stream's definition, and what was wrong with one of its copies."""
-    document, problems = read_document(disk, f"{folder}/{DOCUMENT_NAME}")
-    if document.get("format") != FORMAT_VERSION:
+def read_definition(disk: Disk, folder: str) -> tuple[MessageStreamDefinition, Document]:
+    """A stream's definition, and the document it stands in."""
+    document = read_document(disk, f"{folder}/{DOCUMENT_NAME}")
+    value = document.value
+    if not isinstance(value, dict) or value.get("format") != FORMAT_VERSION:
         raise StoreError(
-            f"{folder} has format {document.get('format')}; this version reads {FORMAT_VERSION}"
+            f"{folder}/{DOCUMENT_NAME} is not of format {FORMAT_VERSION}, which this version reads"
         )
     try:
-        return from_wire(document["definition"], MessageStreamDefinition), problems
+        return from_wire(value.get("definition"), MessageStreamDefinition), document
     except ValueError as error:
         raise StoreError(f"{folder}/{DOCUMENT_NAME}: {error}") from error

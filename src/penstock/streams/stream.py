@@ -120,10 +120,13 @@ class Stream:
         if time_to_live_ms is None:
             return 0
         count = 0
-        for segment in self.log.segments:
-            if not segment.count or not expired(segment.newest_time_ms(), now_ms, time_to_live_ms):
+        for position, segment in enumerate(self.log.segments, 1):
+            newest_time_ms = segment.newest_time_ms()
+            if newest_time_ms is None:
+                continue  # it cannot be told; those behind it are younger, and may tell
+            if not expired(newest_time_ms, now_ms, time_to_live_ms):
                 break
-            count += 1
+            count = position
         if count:
             self.log.drop_oldest(count)
         return count

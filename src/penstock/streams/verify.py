@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from penstock.block import ENTRY_BYTES
 from penstock.errors import StoreError
 from penstock.log.disk import ReadOnlyDisk
 from penstock.log.mark import Mark
-from penstock.log.recovery import examine_tail, find_segments
+from penstock.log.recovery import (
+    INDEX_NAME,
+    examine_tail,
+    find_segments,
+    is_rubbish,
+    missing_between,
+)
 from penstock.log.scan import check_each
 from penstock.log.segment import Segment, segment_names
 from penstock.streams.exports import read_journal
@@ -54,7 +59,7 @@ def verify_store(root: str) -> VerifyReport:
         raise StoreError(
             f"{root} is not a Penstock data directory: it has no folder {STREAMS_NAME}"
         )
-    with locked(root):
+    with locked(root, write=False):
         return _verify_folders(folder)
 
 
@@ -66,56 +71,60 @@ def _verify_folders(folder: str) -> VerifyReport:
         if name.endswith((HALF_MADE, HALF_DELETED)):
             continue
         try:
-            definition, problems = read_definition(disk, path)
+            definition, document = read_definition(disk, path)
         except (StoreError, OSError) as error:
             report.findings.append(f"{path}: {error}")
             continue
-        stream = StreamReport(definition.name, path, findings=problems)
-        _verify_journal(disk, stream)
-        _verify_log(disk, stream)
+        stream = StreamReport(definition.name, path, findings=document.damage, notes=document.notes)
         report.streams.append(stream)
+        sizes = disk.list_folder(path)
+        if "mark" in sizes or any(INDEX_NAME.fullmatch(name) for name in sizes):
+            _verify_journal(disk, stream)
+            _verify_log(disk, stream, sizes)
+        else:
+            stream.notes.append("its creation was interrupted; it has never held a message")
     return report
 
 
 def _verify_journal(disk: ReadOnlyDisk, stream: StreamReport) -> None:
     try:
-        _, problems = read_journal(disk.read_file(f"{stream.folder}/exports"))
+        journal = read_journal(disk.read_file(f"{stream.folder}/exports"))
     except FileNotFoundError:
         stream.findings.append("exports: the file is missing")
         return
-    for problem in problems:
-        # A torn last line is what a crash leaves behind; anything else is damage.
-        (stream.notes if "torn" in problem else stream.findings).append(problem)
+    stream.findings += journal.damage
+    stream.notes += journal.notes
 
 
-def _verify_log(disk: ReadOnlyDisk, stream: StreamReport) -> None:
-    segments, left_over = find_segments(disk, stream.folder)
-    stream.notes += [f"{name}: left over from a removed segment" for name in left_over]
-    sizes = disk.list_folder(stream.folder)
-    kept = [name for name in sizes if name.endswith(".torn")]
-    stream.notes += [f"{name}: {sizes[name]} bytes cut off at an earlier start" for name in kept]
-    if "mark" not in sizes:
-        stream.findings.append("mark: the file is missing")
-    else:
+def _verify_log(disk: ReadOnlyDisk, stream: StreamReport, sizes: dict[str, int]) -> None:
+    if "mark" in sizes:
         mark = Mark(disk, f"{stream.folder}/mark")
         stream.next_sequence = mark.next_sequence
+        mark.close()
         if mark.damaged:
             stream.findings.append("mark: checksum does not match")
-    if not segments:
-        stream.findings.append("there is no segment")
-        return
-    for segment, following in pairwise(segments):
-        if segment.next_sequence != following.first_sequence:
-            stream.notes.append(
-                f"messages {segment.next_sequence} to {following.first_sequence - 1} are missing: "
-                f"they were lost before an earlier start"
-            )
+        elif mark.missing:
+            stream.notes.append("mark: the file is empty")
+    else:
+        stream.findings.append("mark: the file is missing")
+    segments, left_over = find_segments(disk, stream.folder, sizes)
+    for name in left_over:
+        if is_rubbish(name, sizes, segments, stream.next_sequence):
+            stream.notes.append(f"{name}: left over from a removed segment")
+        else:
+            stream.findings.append(f"{name}: its index is missing")
+    kept = [name for name in sizes if name.endswith(".torn")]
+    stream.notes += [f"{name}: {sizes[name]} bytes cut off at an earlier start" for name in kept]
+    stream.notes += [f"{text}, since an earlier start" for text in missing_between(segments)]
     for segment in segments:
         index_bytes = sizes[segment_names(segment.first_sequence)[1]]
-        _verify_segment(segment, index_bytes, stream, last=segment is segments[-1])
+        try:
+            _verify_segment(segment, index_bytes, stream, last=segment is segments[-1])
+        except OSError as error:
+            stream.findings.append(f"{error.filename}: cannot be read: {error.strerror}")
         segment.close()
-    stream.first_sequence = segments[0].first_sequence
-    end = segments[-1].next_sequence
+    stream.first_sequence = segments[0].first_sequence if segments else stream.next_sequence
+    end = segments[-1].next_sequence if segments else 0
     if stream.next_sequence > end:
         stream.findings.append(
             f"messages {end} to {stream.next_sequence - 1} are missing at the end"
@@ -133,6 +142,10 @@ def _verify_segment(
             f"messages {first} to {stop - 1} are damaged ({os.path.basename(segment.data_path)})"
         )
         stream.message_count -= stop - first
+    if count > segment.count:
+        stream.findings.append(
+            f"{os.path.basename(segment.index_path)} reaches into the segment behind it"
+        )
     stream.message_count += count
     stream.total_bytes += segment.data_bytes + count * ENTRY_BYTES
     tail = examine_tail(segment, index_bytes)

@@ -1,0 +1,310 @@
+"""Exports, measured: how fast, how soon, how large, compared with the same code without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+from tests.server_process import ServerProcess
+
+from bench import machine
+from bench.figures import Figure, ratios
+from bench.sink import Sink, sink_process
+from penstock import AsyncStreamManagerClient, StreamManagerClient
+from penstock.client.worker import WorkerClient
+from penstock.export_model import Lease
+from penstock.model import (
+    ExportDefinition,
+    ExportFormat,
+    HTTPConfig,
+    MessageStreamDefinition,
+    StrategyOnFull,
+)
+from penstock.pipeline.export import Destinations, ExportRun
+
+if TYPE_CHECKING:
+    from bench.cases import Effort
+
+EXPORT_COUNTS = (1, 10, 50)
+PAYLOAD = bytes(range(256))
+BATCH_COUNT = 1000
+DRAIN_COUNT = 500_000
+# What the JIT, the caches and the workers need before they run evenly.
+WARM_UP_DRAINS = 2
+LATENCY_SAMPLES = 60
+LATENCY_PAUSE_S = 0.05
+IDLE_S = 20.0
+TIMEOUT_S = 120.0
+TOKEN = "bench"
+WATCH_MS = 20_000
+STREAMS_MANY = 1000
+STEADY_S = 120
+
+
+def drain(folder: Path, effort: Effort) -> list[Figure]:
+    """A backlog is drained by the pipeline and by a plain loop, in turns, for the same ratio."""
+    return [figure for count in EXPORT_COUNTS for figure in _drain(folder, effort, count)]
+
+
+def _drain(folder: Path, effort: Effort, export_count: int) -> list[Figure]:
+    count = max(1, round(DRAIN_COUNT * effort.share / export_count / BATCH_COUNT)) * BATCH_COUNT
+    place = folder / f"drain-{export_count}"
+    with sink_process() as sink, ExitStack() as stack:
+        spark = stack.enter_context(with_spark(place / "spark", sink, export_count))
+        plain = stack.enter_context(without_spark(place / "plain", sink, export_count))
+        for _ in range(WARM_UP_DRAINS):
+            for side in (spark, plain):
+                side.drained_per_s(count)
+        pairs = [
+            (spark.drained_per_s(count), plain.drained_per_s(count)) for _ in range(effort.repeats)
+        ]
+        size = machine.tree(spark.pid)
+    ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    what = f"{export_count} export" + "s" * (export_count > 1)
+    note = "The same destination code, in threads of one process; in turns; the ratio of each pair."
+    return [
+        Figure(f"{what} drained to HTTP, with Spark : without", "times", ratios(ours, theirs), 0.8),
+        Figure("... with Spark, messages of 256 B", "messages/s", ours),
+        Figure("... a plain loop, messages of 256 B", "messages/s", theirs, note=note),
+        Figure("... memory of server, JVM and workers (PSS)", "MB", [size.pss_bytes / 1e6]),
+        Figure("... their processes", "", [size.process_count]),
+    ]
+
+
+def latency(folder: Path, effort: Effort) -> list[Figure]:
+    """A single message now and then, from before the append to its arrival at the receiver."""
+    count = max(10, round(LATENCY_SAMPLES * effort.share))
+    with sink_process() as sink, ExitStack() as stack:
+        spark = stack.enter_context(with_spark(folder / "spark", sink, 1))
+        plain = stack.enter_context(without_spark(folder / "plain", sink, 1))
+        for side in (spark, plain):
+            side.latencies_ms(2 * count)
+        ours, theirs = spark.latencies_ms(count), plain.latencies_ms(count)
+        cpu_percent = [spark.idle_cpu_percent(IDLE_S * max(0.25, effort.share))]
+    return [
+        Figure("from append to arrival at an idle HTTP export", "ms", ours, at_most=40),
+        Figure("... a plain loop", "ms", theirs),
+        Figure("... then idle: CPU of server, JVM, workers", "%", cpu_percent, at_most=2),
+    ]
+
+
+def first_delivery(folder: Path, effort: Effort) -> list[Figure]:
+    """From the server's start to the first delivery, without and with the class-data archive."""
+    cold_s, warm_s = [], []
+    for number in range(effort.starts):
+        place = folder / str(number)
+        cache = place / "cache"
+        cold_s.append(_first_delivery_s(place / "cold", cache))
+        make_archive(cache)
+        warm_s.append(_first_delivery_s(place / "warm", cache))
+    return [
+        Figure("from the command to the first delivery, first start ever", "s", cold_s),
+        Figure("... with the class-data archive", "s", warm_s),
+    ]
+
+
+def thousand_streams(folder: Path, effort: Effort) -> list[Figure]:
+    """A message a second in each of 1,000 streams with an export each: does anything grow?"""
+    duration_s = round(STEADY_S * effort.share)
+    with sink_process() as sink, with_spark(folder, sink, STREAMS_MANY) as side:
+        started = time.monotonic()
+        lags, sizes = [], []
+        before_s = machine.tree(side.pid).cpu_seconds
+        for second in range(duration_s):
+            uvloop.run(side.append_everywhere(1))
+            time.sleep(max(0.0, started + second + 1 - time.monotonic()))
+            lags.append(float(side.expected - sink.message_count))
+            if second % 5 == 4:
+                sizes.append(machine.tree(side.pid).pss_bytes / 1e6)
+        used_s = machine.tree(side.pid).cpu_seconds - before_s
+    half = len(sizes) // 2
+    growth = sum(sizes[half:]) / len(sizes[half:]) / (sum(sizes[:half]) / half)
+    return [
+        Figure(
+            f"1,000 exports, a message a second each, {duration_s} s: not delivered after 1 s",
+            "messages",
+            lags,
+            at_most=STREAMS_MANY / 10,
+        ),
+        Figure("... memory, second half : first half", "times", [growth], at_most=1.05),
+        Figure("... memory of server, JVM and workers (PSS)", "MB", sizes),
+        Figure("... their CPU", "%", [100 * used_s / duration_s]),
+    ]
+
+
+@dataclass
+class Side:
+    """A server with exports, and somebody who does them."""
+
+    client: StreamManagerClient
+    server: ServerProcess
+    sink: Sink
+    export_count: int
+    expected: int = 0
+
+    @property
+    def pid(self) -> int:
+        assert self.server.process is not None
+        return self.server.process.pid
+
+    def create(self) -> None:
+        for number in range(self.export_count):
+            self.client.create_message_stream(self._definition(number, disabled=False))
+
+    def drained_per_s(self, count: int) -> float:
+        """Fill every stream while its export is paused, then let all go at once."""
+        self.expected = self.sink.message_count + count * self.export_count
+        uvloop.run(self._switch(disabled=True))
+        for number in range(self.export_count):
+            for _ in range(0, count, BATCH_COUNT):
+                self.client.append_messages(f"S{number}", [PAYLOAD] * BATCH_COUNT)
+        started = time.monotonic()
+        uvloop.run(self._switch(disabled=False))
+        self.sink.wait_for(self.expected, TIMEOUT_S)
+        return count * self.export_count / (self.sink.last_arrival - started)
+
+    def latencies_ms(self, count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            expected = self.sink.message_count + 1
+            started = time.monotonic()
+            self.client.append_message("S0", PAYLOAD)
+            self.sink.wait_for(expected, TIMEOUT_S)
+            found.append((self.sink.last_arrival - started) * 1000)
+            time.sleep(LATENCY_PAUSE_S)
+        return found
+
+    def idle_cpu_percent(self, seconds: float) -> float:
+        before = machine.tree(self.pid).cpu_seconds
+        time.sleep(seconds)
+        return (machine.tree(self.pid).cpu_seconds - before) / seconds * 100
+
+    async def append_everywhere(self, count: int) -> None:
+        self.expected += count * self.export_count
+        async with AsyncStreamManagerClient(port=self.server.port) as client:
+            await asyncio.gather(
+                *(
+                    client.append_message(f"S{number}", PAYLOAD)
+                    for number in range(self.export_count)
+                    for _ in range(count)
+                )
+            )
+
+    async def _switch(self, *, disabled: bool) -> None:
+        async with AsyncStreamManagerClient(port=self.server.port) as client:
+            await asyncio.gather(
+                *(
+                    client.update_message_stream(self._definition(number, disabled=disabled))
+                    for number in range(self.export_count)
+                )
+            )
+
+    def _definition(self, number: int, *, disabled: bool) -> MessageStreamDefinition:
+        config = HTTPConfig(
+            "h", self.sink.url, export_format=ExportFormat.JSON_BATCHED, disabled=disabled
+        )
+        return MessageStreamDefinition(
+            f"S{number}",
+            strategy_on_full=StrategyOnFull.OverwriteOldestData,
+            max_size=1 << 30,
+            export_definition=ExportDefinition(http=[config]),
+        )
+
+
+@contextmanager
+def with_spark(folder: Path, sink: Sink, export_count: int) -> Iterator[Side]:
+    """The real thing, after its first delivery."""
+    cache = folder.parent / "cache"
+    make_archive(cache)
+    environment = {"PENSTOCK_PIPELINE": "embedded", "XDG_CACHE_HOME": str(cache)}
+    with _served(folder, sink, export_count, environment) as side:
+        yield side
+
+
+@contextmanager
+def without_spark(folder: Path, sink: Sink, export_count: int) -> Iterator[Side]:
+    """The same exports by a plain loop in one process."""
+    environment = {"PENSTOCK_PIPELINE": "external", "PENSTOCK_PIPELINE_TOKEN": TOKEN}
+    with _served(folder, sink, export_count, environment, _plain_process) as side:
+        yield side
+
+
+@contextmanager
+def _served(
+    folder: Path,
+    sink: Sink,
+    export_count: int,
+    environment: dict[str, str],
+    worker: Callable[[int], subprocess.Popen[bytes]] | None = None,
+) -> Iterator[Side]:
+    folder.mkdir(parents=True)
+    with (
+        ServerProcess(folder, env=environment) as server,
+        StreamManagerClient(port=server.port) as client,
+    ):
+        process = worker(server.port) if worker is not None else None
+        side = Side(client, server, sink, export_count, sink.message_count)
+        try:
+            side.create()
+            uvloop.run(side.append_everywhere(1))
+            sink.wait_for(side.expected, TIMEOUT_S)
+            yield side
+        finally:
+            if process is not None:
+                process.terminate()
+                process.wait()
+
+
+def _plain_process(port: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "bench.exports", str(port)])
+
+
+def plain_loop(port: int) -> None:
+    """What Spark is compared with: leases in, a thread for each, the same code inside."""
+    client = WorkerClient("127.0.0.1", port, auth_token=TOKEN)
+    destinations = Destinations()
+
+    def work(lease: Lease, settings: dict[str, object]) -> None:
+        ExportRun(lease, settings, client, destinations).run()
+
+    while True:
+        found = client.watch_exports(1000, WATCH_MS)
+        for lease in found.leases:
+            target = partial(work, lease, found.settings)
+            threading.Thread(target=target, daemon=True).start()
+
+
+def make_archive(cache: Path) -> None:
+    """The class-data archive, in a cache of our own, unless it is there."""
+    if cache.exists():
+        return
+    cache.mkdir(parents=True)
+    subprocess.run(
+        [sys.executable, "-m", "penstock.pipeline.archive"],
+        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _first_delivery_s(folder: Path, cache: Path) -> float:
+    environment = {"PENSTOCK_PIPELINE": "embedded", "XDG_CACHE_HOME": str(cache)}
+    with sink_process() as sink:
+        started = time.monotonic()
+        with _served(folder, sink, 1, environment):
+            return sink.last_arrival - started
+
+
+if __name__ == "__main__":
+    plain_loop(int(sys.argv[1]))

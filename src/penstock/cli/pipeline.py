@@ -1,0 +1,63 @@
+"""`penstock pipeline`: the exports' process, by itself."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from penstock import logs
+from penstock.cli.output import CommandFailed, Status
+
+TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
+
+
+@click.command()
+@click.option(
+    "--server", required=True, metavar="HOST:PORT", help="The server whose exports are done."
+)
+@click.option("--master", default="", metavar="URL", help="Spark master.  [default: local[N]]")
+@click.option(
+    "--threads", default=5, type=click.IntRange(1, 1024), help="Exports that send side by side."
+)
+@click.option("--ui/--no-ui", default=False, help="Spark's own web page.")
+@click.option("--jvm-args", default="", metavar="TEXT", help="More arguments for Java.")
+@click.option("--log-level", default="INFO", metavar="LEVEL")
+@click.option("--follow-parent", is_flag=True, hidden=True)
+def pipeline(
+    server: str,
+    master: str,
+    threads: int,
+    ui: bool,
+    jvm_args: str,
+    log_level: str,
+    follow_parent: bool,
+) -> int:
+    """Do the exports of a server with Spark.
+
+    A server with exports starts this by itself; run it yourself to have it elsewhere, with
+    `pipeline = "external"` in the server's settings. The server's pipeline token is expected in
+    the variable PENSTOCK_PIPELINE_TOKEN.
+    """
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        raise CommandFailed(f"--server {server} is not HOST:PORT.", Status.WRONG_USAGE)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not token:
+        raise CommandFailed(
+            f"The variable {TOKEN_VARIABLE} is not set. The server's token for pipelines is in "
+            f"the file pipeline.token of its data directory.",
+            Status.WRONG_USAGE,
+        )
+    logs.configure(log_level)
+    from penstock.pipeline.app import run
+    from penstock.pipeline.task import Address
+
+    return run(
+        Address(host, int(port), token),
+        master,
+        slots=threads,
+        ui=ui,
+        jvm_args=jvm_args,
+        follow_parent=follow_parent,
+    )

@@ -1,0 +1,452 @@
+"""Where workers get leases and bring back what they did."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from penstock.errors import DataDamaged
+from penstock.export_model import ExportReport, ExportView, Lease, Refusal
+from penstock.exporting.bandwidth import Bandwidth
+from penstock.exporting.dead_letters import DeadLetters
+from penstock.exporting.due import Waiting, due
+from penstock.exporting.state import Export, Grant
+from penstock.model import (
+    ExportConfig,
+    HTTPConfig,
+    IoTAnalyticsConfig,
+    KinesisConfig,
+    Persistence,
+    to_wire,
+)
+from penstock.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+# A worker renews its leases every few seconds; after this long without a word it is dead.
+LEASE_MS = 12_000
+# Who has been due this long goes before everybody, once: the lowest priority gets a trickle.
+AGING_MS = 30_000
+REPLAY_COUNT_MAX = 500
+# Workers learn within seconds that their export is gone; more than this never go at once.
+CANCELED_KEPT_MAX = 10_000
+
+
+class ExportDesk:
+    """All exports of a server."""
+
+    def __init__(
+        self,
+        dead_letters: DeadLetters,
+        memory_dead_letters: DeadLetters,
+        bandwidth: Bandwidth,
+        now_ms: Callable[[], int],
+        on_due: Callable[[], None],
+    ) -> None:
+        self._letters = dead_letters
+        self._memory_letters = memory_dead_letters
+        self._bandwidth = bandwidth
+        self._now_ms = now_ms
+        self._on_due = on_due
+        self._exports: dict[tuple[str, str], Export] = {}
+        self._by_stream: dict[str, list[Export]] = {}
+        self._ready: dict[tuple[str, str], Export] = {}
+        self._leased: dict[int, Export] = {}
+        self._timers: list[tuple[int, int, Export]] = []
+        self._ids = count(1)
+        self._canceled: deque[int] = deque(maxlen=CANCELED_KEPT_MAX)
+
+    # --- what streams tell ------------------------------------------------------------------
+
+    def stream_changed(self, stream: Stream) -> None:
+        """A stream was opened, created or updated: its exports are what its definition says."""
+        old = {export.key: export for export in self._by_stream.pop(stream.name, ())}
+        exports = []
+        for config in stream.definition.export_definition.configs():
+            key = (stream.name, config.identifier)
+            known = old.pop(key, None)
+            if known is not None and known.config == config:
+                exports.append(known)
+                continue
+            if known is not None:
+                self._replace(known, config)
+            exports.append(
+                Export(stream, config, replay_wanted=self._replay_asked_for(stream, key))
+            )
+            self._exports[key] = exports[-1]
+        for gone in old.values():
+            self._remove(gone)
+        if exports:
+            self._by_stream[stream.name] = exports
+        for export in exports:
+            self._look_at(export)
+
+    def stream_removed(self, stream: Stream) -> None:
+        for export in self._by_stream.pop(stream.name, ()):
+            self._remove(export)
+
+    def appended(self, stream: Stream) -> None:
+        """There are new messages."""
+        for export in self._by_stream.get(stream.name, ()):
+            if export.lease is None and not export.due_since_ms:
+                self._look_at(export)
+
+    def wants_worker(self) -> bool:
+        """Whether there is any export that is not paused."""
+        return any(not export.config.disabled for export in self._exports.values())
+
+    # --- what workers ask for ---------------------------------------------------------------
+
+    def take(self, worker: object, count_max: int) -> list[Lease]:
+        """Leases for due exports, most urgent first."""
+        self.check_time()
+        now_ms = self._now_ms()
+        granted: list[Lease] = []
+        for export in sorted(self._ready.values(), key=lambda each: _urgency(each, now_ms)):
+            if len(granted) >= count_max:
+                break
+            lease = self._lease(export, worker, now_ms)
+            if lease is None:
+                break  # the bandwidth is used up, for those behind as well
+            granted.append(lease)
+        return granted
+
+    def renew(self, lease_ids: Iterable[int]) -> list[int]:
+        """Keep leases for a while longer; those that are lost."""
+        now_ms = self._now_ms()
+        lost = []
+        for lease_id in lease_ids:
+            export = self._leased.get(lease_id)
+            if export is None:
+                lost.append(lease_id)
+            else:
+                export.lease_until_ms = now_ms + LEASE_MS
+        return lost
+
+    def report(self, report: ExportReport) -> bool:
+        """Take what a worker did. False: the lease is lost and nothing was taken."""
+        export = self._leased.get(report.lease_id)
+        if export is None or export.lease is None:
+            return False
+        now_ms = self._now_ms()
+        export.lease_until_ms = now_ms + LEASE_MS
+        if export.lease.replay:
+            self._take_replay(export, report, now_ms)
+        else:
+            self._take_progress(export, report, now_ms)
+        if report.error:
+            export.tries += 1
+            export.blocked = report.blocked
+            export.retry_at_ms = now_ms + report.retry_after_millis
+        elif report.messages:
+            export.tries, export.retry_at_ms, export.blocked = 0, 0, False
+        if report.done:
+            self._end_lease(export)
+            self._look_at(export)
+        return True
+
+    def is_canceled(self, lease_id: int) -> bool:
+        """Whether a lost lease was lost because its export or stream is gone."""
+        return lease_id in self._canceled
+
+    def worker_gone(self, worker: object) -> None:
+        """Take back everything a worker had."""
+        for export in list(self._leased.values()):
+            if export.lease is not None and export.lease.worker is worker:
+                self._end_lease(export)
+                self._look_at(export)
+
+    def check_time(self) -> None:
+        """Do what time alone makes due."""
+        now_ms = self._now_ms()
+        for export in list(self._leased.values()):
+            if export.lease_until_ms < now_ms:
+                log.warning(
+                    "Export %s of stream %s: its worker is silent; the lease is taken back.",
+                    export.config.identifier,
+                    export.stream.name,
+                )
+                self._end_lease(export)
+                self._look_at(export)
+        while self._timers and self._timers[0][0] <= now_ms:
+            _, _, export = heapq.heappop(self._timers)
+            if self._exports.get(export.key) is export and export.lease is None:
+                self._look_at(export)
+
+    def next_time_ms(self, *, somebody_waits: bool = True) -> int | None:
+        """When to call check_time next, or take again if somebody waits for a lease."""
+        times = [export.lease_until_ms + 1 for export in self._leased.values()]
+        if self._timers:
+            times.append(self._timers[0][0])
+        if self._ready and somebody_waits:
+            times.append(self._bandwidth.next_portion_ms(self._now_ms()))
+        return min(times, default=None)
+
+    # --- what people ask for ----------------------------------------------------------------
+
+    def views(self) -> list[ExportView]:
+        counts = self._letters.counts() | self._memory_letters.counts()
+        return [
+            self._view(export, counts.get(key, 0)) for key, export in sorted(self._exports.items())
+        ]
+
+    def letters_of(self, stream: Stream) -> DeadLetters:
+        """Memory streams leave nothing on disk, dead letters included."""
+        in_memory = stream.definition.persistence == Persistence.Memory
+        return self._memory_letters if in_memory else self._letters
+
+    def all_letters(self) -> tuple[DeadLetters, DeadLetters]:
+        return self._letters, self._memory_letters
+
+    def replay(self, exports: Iterable[tuple[str, str]]) -> None:
+        """Dead letters of these exports were marked to be sent again."""
+        for key in exports:
+            export = self._exports.get(key)
+            if export is not None:
+                export.replay_wanted = True
+                self._look_at(export)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _look_at(self, export: Export) -> None:
+        """Find out whether an export is due, or when it may be."""
+        if export.config.disabled or export.lease is not None:
+            return
+        now_ms = self._now_ms()
+        if export.retry_at_ms > now_ms:
+            self._set_timer(export, export.retry_at_ms)
+            self._ready.pop(export.key, None)
+            export.due_since_ms = 0
+            return
+        found: int | Waiting
+        if export.replay_wanted:
+            found = export.next_sequence
+        else:
+            found = due(
+                export.config,
+                export.next_sequence,
+                export.stream.visible_next,
+                lambda: self._oldest_time_ms(export),
+                now_ms,
+            )
+        if isinstance(found, Waiting):
+            export.waiting_for = found.reason
+            export.due_since_ms = 0
+            self._ready.pop(export.key, None)
+            if found.until_ms is not None:
+                self._set_timer(export, found.until_ms)
+            return
+        export.waiting_for = ""
+        if not export.due_since_ms:
+            export.due_since_ms = now_ms
+        if export.key not in self._ready:
+            self._ready[export.key] = export
+            self._on_due()
+
+    def _lease(self, export: Export, worker: object, now_ms: int) -> Lease | None:
+        portion = self._bandwidth.portion(now_ms)
+        if portion == 0:
+            return None
+        replay: tuple[int, ...] = ()
+        if export.replay_wanted:
+            letters = self.letters_of(export.stream)
+            wanted = letters.to_replay(*export.key, REPLAY_COUNT_MAX)
+            replay = tuple(letter.id for letter in wanted)
+            export.replay_wanted = len(replay) == REPLAY_COUNT_MAX
+        start = export.next_sequence
+        self._count_lost(export, start)
+        stop = due(
+            export.config,
+            start,
+            export.stream.visible_next,
+            lambda: self._oldest_time_ms(export),
+            now_ms,
+        )
+        grant = Grant(
+            next(self._ids),
+            worker,
+            start,
+            start if isinstance(stop, Waiting) else stop,
+            portion,
+            replay,
+        )
+        export.lease = grant
+        export.lease_until_ms = now_ms + LEASE_MS
+        export.due_since_ms = 0
+        export.sent_bytes = 0
+        del self._ready[export.key]
+        self._leased[grant.id] = export
+        return Lease(
+            grant.id,
+            export.stream.name,
+            type(export.config).__name__,
+            to_wire(export.config),
+            grant.start,
+            grant.stop,
+            export.tries,
+            grant.bytes_max,
+            list(grant.replay),
+        )
+
+    def _count_lost(self, export: Export, start: int) -> None:
+        """Messages that are gone before they were sent are not silently skipped."""
+        progress = export.progress
+        lost = start - progress.last_exported_sequence - 1
+        if lost <= 0:
+            return
+        log.warning(
+            "Export %s of stream %s: messages %d to %d were removed before they were sent.",
+            export.config.identifier,
+            export.stream.name,
+            progress.last_exported_sequence + 1,
+            start - 1,
+        )
+        progress.lost_count += lost
+        progress.last_exported_sequence = start - 1
+        export.stream.exports.save(progress)
+
+    def _end_lease(self, export: Export) -> None:
+        if export.lease is None:
+            return
+        self._leased.pop(export.lease.id, None)
+        self._bandwidth.settle(export.lease.bytes_max, export.sent_bytes)
+        if export.lease.replay:
+            export.replay_wanted = True  # what is left of it is found in the store
+        export.lease = None
+
+    def _take_progress(self, export: Export, report: ExportReport, now_ms: int) -> None:
+        progress = export.progress
+        if report.refused:
+            self._bury(export, report.refused, now_ms)
+            progress.refused_count += len(report.refused)
+        export.sent_bytes += report.sent_bytes
+        export.note_sent(now_ms, report.messages, report.sent_bytes)
+        if report.next_sequence_number is not None:
+            position = report.next_sequence_number - 1
+            progress.last_exported_sequence = max(progress.last_exported_sequence, position)
+        progress.exported_count += report.messages
+        progress.exported_bytes += report.sent_bytes
+        progress.last_export_time_ms = now_ms
+        progress.error = report.error or _refusal_text(report.refused)
+        export.stream.exports.save(progress)
+
+    def _take_replay(self, export: Export, report: ExportReport, now_ms: int) -> None:
+        letters = self.letters_of(export.stream)
+        if report.replayed_ids:
+            letters.purge(ids=report.replayed_ids)
+        if report.refused:
+            reasons = {refusal.number: refusal.reason for refusal in report.refused}
+            letters.refuse_again(now_ms, reasons)
+        export.sent_bytes += report.sent_bytes
+        export.note_sent(now_ms, report.messages, report.sent_bytes)
+        progress = export.progress
+        progress.exported_count += report.messages
+        progress.exported_bytes += report.sent_bytes
+        progress.last_export_time_ms = now_ms
+        progress.error = report.error or ""
+        export.stream.exports.save(progress)
+
+    def _bury(self, export: Export, refused: list[Refusal], now_ms: int) -> None:
+        """Keep refused messages before the position passes them."""
+        letters = []
+        for refusal in refused:
+            sequence, reason = refusal.number, refusal.reason
+            time_ms, payload = 0, b""
+            try:
+                for block in export.stream.log.read(sequence, sequence + 1, 1, 1):
+                    time_ms, payload = block.last_ingest_time_ms, block.data
+            except DataDamaged as error:
+                reason = f"{reason}; and its data is damaged: {error}"
+            letters.append((sequence, time_ms, reason, payload))
+        self.letters_of(export.stream).add(*export.key, now_ms, letters)
+
+    def _replace(self, export: Export, config: ExportConfig) -> None:
+        """An export has another configuration now; with another type it is another export."""
+        if type(export.config) is not type(config):
+            self._remove(export)
+            return
+        self._end_lease(export)
+        self._ready.pop(export.key, None)
+
+    def _replay_asked_for(self, stream: Stream, key: tuple[str, str]) -> bool:
+        """Whether letters wait to be sent again, perhaps since before the server started."""
+        return bool(self.letters_of(stream).to_replay(*key, 1))
+
+    def _remove(self, export: Export) -> None:
+        if export.lease is not None:
+            self._canceled.append(export.lease.id)
+        self._end_lease(export)
+        self._ready.pop(export.key, None)
+        if self._exports.get(export.key) is export:
+            del self._exports[export.key]
+
+    def _set_timer(self, export: Export, at_ms: int) -> None:
+        heapq.heappush(self._timers, (at_ms, next(self._ids), export))
+        self._on_due()  # whoever sleeps must know the new time
+
+    def _oldest_time_ms(self, export: Export) -> int | None:
+        """Ingest time of the first message that waits; None if it cannot be told."""
+        try:
+            start = export.next_sequence
+            for block in export.stream.log.read(start, export.stream.visible_next, 1, 1):
+                return block.last_ingest_time_ms
+        except DataDamaged:
+            return None
+        return None
+
+    def _view(self, export: Export, dead_letter_count: int) -> ExportView:
+        now_ms = self._now_ms()
+        progress = export.progress
+        start, stop = export.next_sequence, export.stream.visible_next
+        messages_rate, bytes_rate = export.rates(now_ms)
+        oldest_ms = self._oldest_time_ms(export) if stop > start else None
+        return ExportView(
+            stream_name=export.stream.name,
+            export_identifier=export.config.identifier,
+            destination=type(export.config).__name__.removesuffix("Config"),
+            target=target_of(export.config),
+            state=export.state(now_ms),
+            waiting_for=export.waiting_for or None,
+            priority=export.config.priority,
+            last_exported_sequence_number=progress.last_exported_sequence,
+            lag_messages=max(0, stop - start),
+            lag_bytes=export.stream.log.payload_bytes_estimate(start, max(0, stop - start)),
+            lag_age_millis=max(0, now_ms - oldest_ms) if oldest_ms is not None else 0,
+            delivered_messages=progress.exported_count,
+            delivered_bytes=progress.exported_bytes,
+            refused_messages=progress.refused_count,
+            lost_messages=progress.lost_count,
+            dead_letters=dead_letter_count,
+            messages_per_second=messages_rate,
+            bytes_per_second=bytes_rate,
+            last_attempt_time=progress.last_export_time_ms or None,
+            last_error=progress.error or None,
+            tries=export.tries,
+            next_retry_time=export.retry_at_ms if export.retry_at_ms > now_ms else None,
+        )
+
+
+def target_of(config: ExportConfig) -> str:
+    """Where an export goes, for a person."""
+    if isinstance(config, HTTPConfig):
+        return config.uri
+    if isinstance(config, KinesisConfig):
+        return config.kinesis_stream_name
+    if isinstance(config, IoTAnalyticsConfig):
+        return config.iot_channel
+    return ""
+
+
+def _refusal_text(refused: list[Refusal]) -> str:
+    if not refused:
+        return ""
+    last = refused[-1]
+    return f"message {last.number} was refused and is a dead letter: {last.reason}"
+
+
+def _urgency(export: Export, now_ms: int) -> tuple[int, int]:
+    aged = now_ms - export.due_since_ms > AGING_MS
+    return (0 if aged else export.priority, export.due_since_ms)

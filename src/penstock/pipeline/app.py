@@ -1,0 +1,77 @@
+"""The pipeline process: start, watch, stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+
+from penstock.client.worker import WorkerClient
+from penstock.errors import StreamManagerException
+from penstock.pipeline.archive import make_in_background
+from penstock.pipeline.context import start_context
+from penstock.pipeline.jvm import SparkUnavailable
+from penstock.pipeline.scheduler import Scheduler, submitter
+from penstock.pipeline.task import Address
+
+log = logging.getLogger(__name__)
+
+# Exit statuses that the server's supervisor understands, from sysexits.h.
+EXIT_UNAVAILABLE = 69  # something must be installed
+EXIT_SERVER_GONE = 75  # try again later
+READY_TEXT = "The pipeline is ready"
+
+
+def run(
+    address: Address,
+    master: str,
+    *,
+    slots: int,
+    ui: bool = False,
+    jvm_args: str = "",
+    follow_parent: bool = False,
+) -> int:
+    """Export until the server goes, the parent goes, or a signal comes."""
+    try:
+        client = WorkerClient(address.host, address.port, auth_token=address.token)
+        context, gateway = start_context(master or f"local[{slots}]", ui=ui, jvm_args=jvm_args)
+    except SparkUnavailable as error:
+        log.error("%s", error)
+        return EXIT_UNAVAILABLE
+    except StreamManagerException as error:
+        log.error("The server cannot be reached: %s", error)
+        return EXIT_SERVER_GONE
+    scheduler = Scheduler(client, address, submitter(context), slots)
+    _stop_on_signals(scheduler, client)
+    if follow_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    log.info("%s: %s%s", READY_TEXT, context.master, f", {context.uiWebUrl}" if ui else "")
+    make_in_background()
+    status = 0
+    try:
+        scheduler.run()
+    except StreamManagerException as error:
+        if not scheduler.stopped:
+            log.error("The server is gone: %s", error)
+            status = EXIT_SERVER_GONE
+    client.close()
+    gateway.stop()
+    return status
+
+
+def _stop_on_signals(scheduler: Scheduler, client: WorkerClient) -> None:
+    def stop(number: int, frame: object) -> None:
+        scheduler.stop()
+        client.close()  # ends the watch that waits
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _end_with_parent() -> None:
+    """Standard input is a pipe from the server: when it ends, so do we, and the JVM with us."""
+    select.select([sys.stdin], [], [])
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,353 @@
+"""What a thread does with one export: read, batch, send, report."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from penstock.block import ENTRY, Block
+from penstock.client.worker import WorkerClient
+from penstock.destinations import DESTINATIONS, destination_for
+from penstock.destinations.base import (
+    Batch,
+    Blocked,
+    Context,
+    Delivery,
+    Destination,
+    DestinationError,
+    LeaseLost,
+    Transient,
+)
+from penstock.destinations.batching import Piece, pieces
+from penstock.destinations.retry import next_try
+from penstock.errors import (
+    MessageStoreReadErrorException,
+    NotEnoughMessagesException,
+    ResourceNotFoundException,
+    StreamManagerException,
+)
+from penstock.export_model import ExportReport, Lease, Refusal
+from penstock.model import (
+    ExportConfig,
+    HTTPConfig,
+    IoTAnalyticsConfig,
+    IoTSiteWiseConfig,
+    KinesisConfig,
+    ReadMessagesOptions,
+    S3ExportTaskExecutorConfig,
+    from_wire,
+)
+
+CONFIG_TYPES: dict[str, type[ExportConfig]] = {
+    kind.__name__: kind
+    for kind in (
+        HTTPConfig,
+        IoTAnalyticsConfig,
+        KinesisConfig,
+        IoTSiteWiseConfig,
+        S3ExportTaskExecutorConfig,
+    )
+}
+assert CONFIG_TYPES.keys() == DESTINATIONS.keys()
+
+# A lease ends after about this long even with a backlog left, so that priorities, pauses and
+# updates act quickly.
+WORK_S_MAX = 5.0
+# One read: enough for several requests, little enough for many exports side by side.
+READ_MESSAGES_MAX = 5_000
+
+
+class ExportRun:
+    """One lease being worked on."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: dict[str, Any],
+        client: WorkerClient,
+        destinations: Destinations,
+    ) -> None:
+        self.lease = lease
+        self.lost = threading.Event()
+        self.canceled = False  # and never to be taken up again
+        self.last_progress = time.monotonic()
+        self._settings = settings
+        self._client = client
+        self._destinations = destinations
+        self._sent_bytes = 0
+        self._until = time.monotonic() + WORK_S_MAX
+
+    def run(self) -> None:
+        """Work until the lease is done, lost, or in trouble; the server is told in any case."""
+        seat = None
+        try:
+            seat = self._destinations.take(self.lease, self._settings, self)
+            if self.lease.dead_letter_ids:
+                self._replay(seat.destination)
+            else:
+                self._export(seat.destination)
+        except LeaseLost:
+            return
+        except DestinationError as error:
+            self._report_trouble(error)
+        except StreamManagerException:
+            raise  # the server is away: it takes the lease back by itself
+        except Exception as error:  # noqa: BLE001  our own defect must be seen, and stop nobody else
+            self._report_trouble(Transient(f"unexpected {type(error).__name__}: {error}"))
+        finally:
+            if seat is not None:
+                self._destinations.give_back(self.lease, seat)
+
+    def keep_alive(self) -> None:
+        """Called by destinations between the steps of something long."""
+        self.last_progress = time.monotonic()
+        if self.lost.is_set():
+            raise LeaseLost("the export was changed meanwhile", canceled=self.canceled)
+
+    def append(self, stream_name: str, payload: bytes) -> None:
+        self._client.append_message(stream_name, payload)
+
+    # --- the range ----------------------------------------------------------------------------
+
+    def _export(self, destination: Destination) -> None:
+        position = self.lease.start
+        while position < self.lease.stop and not self._time_to_stop():
+            blocks = self._read(position)
+            if not blocks:
+                position += 1  # it was damaged, and is reported
+                continue
+            for piece in self._pieces(blocks, destination):
+                position = self._settle(destination, piece)
+                if self._time_to_stop():
+                    break
+        self._report(ExportReport(self.lease.lease_id, done=True))
+
+    def _read(self, position: int) -> list[Block]:
+        """Messages from `position` on; none if that one is damaged, which is reported."""
+        count = min(self.lease.stop - position, READ_MESSAGES_MAX)
+        options = ReadMessagesOptions(position, 1, count, 0)
+        try:
+            blocks = self._client.read_blocks(self.lease.stream_name, options)
+        except MessageStoreReadErrorException as error:
+            refusal = Refusal(position, f"its stored data is damaged: {error}")
+            self._report(
+                ExportReport(
+                    self.lease.lease_id, next_sequence_number=position + 1, refused=[refusal]
+                )
+            )
+            return []
+        except (NotEnoughMessagesException, ResourceNotFoundException) as error:
+            raise LeaseLost("its messages are gone", canceled=False) from error
+        return blocks
+
+    def _pieces(self, blocks: Sequence[Block], destination: Destination) -> Iterator[Piece]:
+        size = self.lease.config.get("batchSize")
+        for block in blocks:
+            yield from pieces(whole_batch(self.lease.stream_name, block), destination.limits, size)
+
+    def _settle(self, destination: Destination, piece: Piece) -> int:
+        """Deliver or refuse every message of a piece; the next position."""
+        tally = Tally()
+        rest = piece.batch
+        if piece.refusal is not None:
+            tally.refused.append(Refusal(rest.sequence_numbers[0], piece.refusal))
+            rest = rest[:0]
+        while len(rest):
+            self.keep_alive()
+            delivery = destination.send(rest)
+            tally.add(rest, delivery)
+            trouble = delivery.error
+            if delivery.retry and trouble is None and len(delivery.retry) == len(rest):
+                trouble = Transient(next(iter(delivery.retry.values())))
+            rest = only(rest, delivery.retry)
+            if trouble is not None:
+                self._report_part(piece.batch, rest, tally)
+                raise trouble
+        position = piece.batch.sequence_numbers[-1] + 1
+        self._report_tally(tally, position)
+        return position
+
+    def _report_part(self, batch: Batch, rest: Batch, tally: Tally) -> None:
+        """Tell what is settled up to the first message that has to wait.
+
+        What was delivered behind it will be delivered once more: positions have no holes.
+        """
+        stop = rest.sequence_numbers[0] if len(rest) else batch.sequence_numbers[-1] + 1
+        count = sum(number < stop for number in batch.sequence_numbers)
+        if not count:
+            return
+        refused = [refusal for refusal in tally.refused if refusal.number < stop]
+        numbers = {refusal.number for refusal in refused}
+        sent = [
+            payload
+            for number, payload in zip(batch.sequence_numbers, batch.payloads, strict=True)
+            if number < stop and number not in numbers
+        ]
+        part = Tally(len(sent), sum(map(len, sent)), refused)
+        self._report_tally(part, stop)
+
+    def _report_tally(self, tally: Tally, position: int) -> None:
+        self._sent_bytes += tally.sent_bytes
+        self._report(
+            ExportReport(
+                self.lease.lease_id,
+                next_sequence_number=position,
+                messages=tally.messages,
+                sent_bytes=tally.sent_bytes,
+                refused=tally.refused,
+            )
+        )
+
+    # --- dead letters -------------------------------------------------------------------------
+
+    def _replay(self, destination: Destination) -> None:
+        letters = self._client.find_dead_letters(ids=self.lease.dead_letter_ids, count_max=1000)
+        ids = {letter.sequence_number: letter.id for letter in letters}
+        batch = Batch(
+            self.lease.stream_name,
+            [letter.sequence_number for letter in letters],
+            [letter.ingest_time for letter in letters],
+            [letter.payload for letter in letters],
+        )
+        size = self.lease.config.get("batchSize")
+        for piece in pieces(batch, destination.limits, size):
+            self.keep_alive()
+            part = piece.batch
+            if piece.refusal is not None:
+                delivery = Delivery(refused={0: piece.refusal})
+            else:
+                delivery = destination.send(part)
+            tally = Tally()
+            tally.add(part, delivery)
+            kept = delivery.retry.keys() | delivery.refused.keys()
+            self._report(
+                ExportReport(
+                    self.lease.lease_id,
+                    messages=tally.messages,
+                    sent_bytes=tally.sent_bytes,
+                    refused=[Refusal(ids[each.number], each.reason) for each in tally.refused],
+                    replayed_ids=[
+                        ids[number]
+                        for at, number in enumerate(part.sequence_numbers)
+                        if at not in kept
+                    ],
+                )
+            )
+            if delivery.error is not None:
+                raise delivery.error
+            if delivery.retry:
+                raise Transient(next(iter(delivery.retry.values())))
+        self._report(ExportReport(self.lease.lease_id, done=True))
+
+    # --- reporting ----------------------------------------------------------------------------
+
+    def _report(self, report: ExportReport) -> None:
+        self.last_progress = time.monotonic()
+        held, self.canceled = self._client.report_export(report)
+        if not held:
+            self.lost.set()
+            self.keep_alive()
+
+    def _report_trouble(self, error: DestinationError) -> None:
+        pause_s, _ = next_try(error, 1, self.lease.tries, random.random())
+        self._client.report_export(
+            ExportReport(
+                self.lease.lease_id,
+                error=str(error),
+                blocked=isinstance(error, Blocked),
+                retry_after_millis=int(pause_s * 1000),
+                done=True,
+            )
+        )
+
+    def _time_to_stop(self) -> bool:
+        limit = self.lease.bytes_max
+        return time.monotonic() > self._until or (limit is not None and self._sent_bytes >= limit)
+
+
+class Tally:
+    """What became of the messages of a batch so far."""
+
+    def __init__(
+        self, messages: int = 0, sent_bytes: int = 0, refused: list[Refusal] | None = None
+    ) -> None:
+        self.messages = messages
+        self.sent_bytes = sent_bytes
+        self.refused = refused if refused is not None else []
+
+    def add(self, batch: Batch, delivery: Delivery) -> None:
+        kept = delivery.retry.keys() | delivery.refused.keys()
+        self.messages += len(batch) - len(kept)
+        self.sent_bytes += sum(map(len, batch.payloads))
+        self.sent_bytes -= sum(len(batch.payloads[at]) for at in kept)
+        self.refused += [
+            Refusal(batch.sequence_numbers[at], reason) for at, reason in delivery.refused.items()
+        ]
+
+
+class Seat(NamedTuple):
+    """A destination, and the run that uses it at present (or nobody)."""
+
+    destination: Destination
+    runs: list[ExportRun]
+
+
+class Destinations:
+    """Destinations that are kept for the next lease, with their connections."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, Seat] = {}
+        self._lock = threading.Lock()
+
+    def take(self, lease: Lease, settings: dict[str, Any], run: ExportRun) -> Seat:
+        """One that nobody else uses."""
+        with self._lock:
+            seat = self._free.pop(_key(lease), None)
+        if seat is not None:
+            seat.runs.append(run)
+            return seat
+        runs = [run]
+        context = Context(
+            lease.stream_name,
+            str(lease.config["identifier"]),
+            settings,
+            lambda: runs[-1].keep_alive(),
+            lambda name, payload: runs[-1].append(name, payload),
+        )
+        config = from_wire(lease.config, CONFIG_TYPES[lease.destination])
+        return Seat(destination_for(config, context), runs)
+
+    def give_back(self, lease: Lease, seat: Seat) -> None:
+        seat.runs.clear()
+        with self._lock:
+            known = self._free.setdefault(_key(lease), seat)
+        if known is not seat:
+            seat.destination.close()
+
+
+def _key(lease: Lease) -> str:
+    return f"{lease.stream_name}\n{lease.destination}\n{sorted(lease.config.items())}"
+
+
+def whole_batch(stream_name: str, block: Block) -> Batch:
+    """All messages of a block."""
+    return Batch(
+        stream_name,
+        range(block.first_sequence, block.next_sequence),
+        [entry[1] for entry in ENTRY.iter_unpack(block.index)],
+        list(block.payloads()),
+    )
+
+
+def only(batch: Batch, positions: dict[int, str]) -> Batch:
+    """The messages at these positions, in order."""
+    order = sorted(positions)
+    return Batch(
+        batch.stream_name,
+        [batch.sequence_numbers[at] for at in order],
+        [batch.ingest_times_ms[at] for at in order],
+        [batch.payloads[at] for at in order],
+    )

@@ -1,0 +1,104 @@
+"""Due exports in, Spark jobs out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.worker import WorkerClient
+from penstock.export_model import Lease
+from penstock.pipeline.task import Address, Assignment, run_task
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
+
+WATCH_MS = 20_000
+# So many leases fit one job; with more due, the next job takes the rest at once.
+LEASES_PER_TASK = 50
+
+
+def packed(leases: Sequence[Lease], task_count_max: int) -> list[list[Lease]]:
+    """Leases for tasks: spread evenly, most urgent first, troubled ones in a task of their own.
+
+    An export that failed last time may hang this time. Together in one task such exports cannot
+    take every slot, one after the other.
+    """
+    troubled = [lease for lease in leases if lease.tries]
+    healthy = [lease for lease in leases if not lease.tries]
+    tasks = [troubled] if troubled else []
+    room = max(1, task_count_max - len(tasks))
+    tasks += [part for at in range(room) if (part := healthy[at::room])]
+    return tasks
+
+
+class Scheduler:
+    """Asks the server for work and hands it to Spark."""
+
+    def __init__(
+        self,
+        client: WorkerClient,
+        address: Address,
+        submit: Callable[[list[Assignment]], None],
+        slots: int,
+    ) -> None:
+        self._client = client
+        self._address = address
+        self._submit = submit
+        self._slots = slots
+        self._free = slots
+        self._changed = threading.Condition()
+        self._stopped = False
+
+    def run(self) -> None:
+        """Until stop() is called or the server stays away."""
+        while (free := self._wait_for_slot()) > 0:
+            work = self._client.watch_exports(free * LEASES_PER_TASK, WATCH_MS)
+            if work.leases:
+                self._start_job(packed(work.leases, free), work.settings)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _wait_for_slot(self) -> int:
+        """How many slots are free; 0 when the work is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free > 0 or self._stopped)
+            return 0 if self._stopped else self._free
+
+    def _start_job(self, tasks: list[list[Lease]], settings: dict[str, Any]) -> None:
+        assignments = [Assignment(self._address, settings, leases) for leases in tasks]
+        with self._changed:
+            self._free -= len(assignments)
+        threading.Thread(target=self._run_job, args=(assignments,), daemon=True).start()
+
+    def _run_job(self, assignments: list[Assignment]) -> None:
+        try:
+            self._submit(assignments)
+        except Exception as error:  # noqa: BLE001  Spark raises many kinds; leases come back by themselves
+            log.error("A Spark job failed: %s", str(error).partition("\n")[0])
+        finally:
+            with self._changed:
+                self._free += len(assignments)
+                self._changed.notify_all()
+
+
+def submitter(context: SparkContext) -> Callable[[list[Assignment]], None]:
+    """Runs assignments as one Spark job, a task each."""
+
+    def submit(assignments: list[Assignment]) -> None:
+        names = [lease.stream_name for each in assignments for lease in each.leases]
+        shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+        context.setLocalProperty("spark.job.description", f"{len(names)} exports: {shown}")
+        context.parallelize(assignments, len(assignments)).mapPartitions(run_task).collect()
+
+    return submit

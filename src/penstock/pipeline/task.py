@@ -1,0 +1,178 @@
+"""What runs in a Spark task, in a Python worker that lives on from task to task."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from penstock.client.worker import WorkerClient
+from penstock.errors import StreamManagerException
+from penstock.export_model import Lease
+from penstock.pipeline.export import Destinations, ExportRun
+
+log = logging.getLogger(__name__)
+
+# A task starts this many threads at once; more would only fight for the interpreter.
+THREADS_MAX = 16
+# An export without progress for this long is waiting for its destination: the task ends without it,
+# the thread goes on and keeps its lease, and neither slot nor neighbours wait.
+DETACH_AFTER_S = 1.0
+RENEW_INTERVAL_S = 3.0
+
+
+class Address(NamedTuple):
+    """Where the server is, and the pipeline's token."""
+
+    host: str
+    port: int
+    token: str
+
+
+class Assignment(NamedTuple):
+    """What one task gets."""
+
+    address: Address
+    settings: dict[str, Any]
+    leases: list[Lease]
+
+
+def run_task(assignments: Iterator[Assignment]) -> Iterator[int]:
+    """Work on all leases of a partition; how many were finished in the time of the task."""
+    # The whole input is consumed first: Spark gives up a worker whose input was not.
+    for assignment in list(assignments):
+        yield worker_for(assignment.address).work(assignment)
+
+
+class Worker:
+    """The part of this process that outlives a task."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client = WorkerClient(
+            address.host, address.port, auth_token=address.token, request_timeout=30
+        )
+        self._destinations = Destinations()
+        self._runs: dict[int, ExportRun] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._renew_leases, daemon=True, name="penstock-leases").start()
+
+    def work(self, assignment: Assignment) -> int:
+        """Run all leases side by side; come back when each is finished or waits for its target."""
+        waiting = deque(assignment.leases)
+        runs = _Runs()
+        for _ in range(min(THREADS_MAX, len(waiting))):
+            self._start_thread(waiting, assignment.settings, runs)
+        while not runs.idle.wait(DETACH_AFTER_S / 4):
+            now = time.monotonic()
+            for run in runs.detach(now - DETACH_AFTER_S):
+                log.debug("Export of stream %s is slow; it goes on alone.", run.lease.stream_name)
+                if waiting:
+                    self._start_thread(waiting, assignment.settings, runs)
+        return runs.finished
+
+    def _start_thread(self, waiting: deque[Lease], settings: dict[str, Any], runs: _Runs) -> None:
+        runs.thread_started()
+        threading.Thread(target=self._work_off, args=(waiting, settings, runs), daemon=True).start()
+
+    def _work_off(self, waiting: deque[Lease], settings: dict[str, Any], runs: _Runs) -> None:
+        """One thread: lease after lease, until none is left or one hung and was left behind."""
+        while True:
+            try:
+                lease = waiting.popleft()
+            except IndexError:
+                runs.thread_ended()
+                return
+            run = ExportRun(lease, settings, self._client, self._destinations)
+            with self._lock:
+                self._runs[lease.lease_id] = run
+            runs.begin(run)
+            try:
+                run.run()
+            except StreamManagerException as error:
+                log.warning("Export of stream %s stopped: %s", lease.stream_name, error)
+            finally:
+                with self._lock:
+                    del self._runs[lease.lease_id]
+                detached = runs.end(run)
+            if detached:
+                return
+
+    def _renew_leases(self) -> None:
+        """Tell the server that we are alive, and the runs which leases are lost."""
+        while True:
+            time.sleep(RENEW_INTERVAL_S)
+            with self._lock:
+                runs = dict(self._runs)
+            if not runs:
+                continue
+            try:
+                lost = self._client.renew_leases(list(runs))
+            except StreamManagerException as error:
+                log.warning("Leases could not be renewed: %s", error)
+                continue
+            for lease_id in lost.ids:
+                runs[lease_id].canceled = lease_id in lost.canceled_ids
+                runs[lease_id].lost.set()
+
+
+class _Runs:
+    """The runs of one task, and when to stop waiting for them."""
+
+    def __init__(self) -> None:
+        self.idle = threading.Event()
+        self.finished = 0
+        self._threads = 0
+        self._running: set[ExportRun] = set()
+        self._lock = threading.Lock()
+
+    def thread_started(self) -> None:
+        with self._lock:
+            self._threads += 1
+
+    def thread_ended(self) -> None:
+        with self._lock:
+            self._thread_ended()
+
+    def begin(self, run: ExportRun) -> None:
+        with self._lock:
+            self._running.add(run)
+
+    def end(self, run: ExportRun) -> bool:
+        """A run has ended; whether the task had stopped waiting for it."""
+        with self._lock:
+            if run not in self._running:
+                return True
+            self._running.remove(run)
+            self.finished += 1
+            return False
+
+    def detach(self, last_progress_before: float) -> list[ExportRun]:
+        """Stop waiting for the runs that are stuck, and for their threads."""
+        with self._lock:
+            stuck = [run for run in self._running if run.last_progress < last_progress_before]
+            for run in stuck:
+                self._running.remove(run)
+                self._thread_ended()
+            return stuck
+
+    def _thread_ended(self) -> None:
+        self._threads -= 1
+        if self._threads == 0:
+            self.idle.set()
+
+
+_worker: Worker | None = None
+_worker_lock = threading.Lock()
+
+
+def worker_for(address: Address) -> Worker:
+    """The worker of this process. Tasks of one application all talk to the same server."""
+    global _worker
+    with _worker_lock:
+        if _worker is None or _worker.address != address:
+            _worker = Worker(address)
+        return _worker
