@@ -71,11 +71,10 @@ def test_the_median_decides_whether_a_demand_is_met() -> None:
 def test_a_missed_demand_gives_exit_status_1(tmp_path: Path) -> None:
     program = f"""
 import sys
-from bench import cases
-from bench.__main__ import main
+from bench.__main__ import ALL_CASES, main
 from bench.figures import Figure
 
-cases.CASES["idle"] = lambda folder, effort: [Figure("too slow", "s", [2.0], at_most=1)]
+ALL_CASES["idle"] = lambda folder, effort: [Figure("too slow", "s", [2.0], at_most=1)]
 sys.argv = ["bench", "--only", "idle", "--output", {str(tmp_path / "bench.json")!r}]
 main()
 """
