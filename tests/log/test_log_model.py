@@ -261,3 +261,14 @@ def test_a_log_holds_what_a_plain_dictionary_holds(
     machine: type[LogMachine], example_count: int
 ) -> None:
     run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=example_count))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("machine", "example_count"), [(DiskMachine, 2000), (PowerCutMachine, 20_000)]
+)
+def test_a_log_holds_what_a_plain_dictionary_holds_for_long(
+    machine: type[LogMachine], example_count: int
+) -> None:
+    run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=example_count))

@@ -103,13 +103,22 @@ def test_a_reservation_whose_sync_failed_is_not_relied_on(tmp_path: Path) -> Non
 def test_a_secured_number_survives_a_power_cut_and_nothing_is_skipped() -> None:
     disk = durable_disk(next_sequence=0)
     mark = Mark(disk, PATH)
-    mark.advance(10, reserve=True)
+    mark.advance(10, reserve=False)
     mark.secure(11)
     found = after_power_cut(disk)
     assert max(found.next_sequence, found.reserved_sequence) == 11
     assert not found.is_settled_at(11), "the log was not closed"
     mark.advance(12, reserve=True)
     assert after_power_cut(disk).reserved_sequence >= 12
+
+
+def test_what_a_reservation_covers_needs_no_securing() -> None:
+    disk = durable_disk(next_sequence=0)
+    mark = Mark(disk, PATH)
+    mark.advance(10, reserve=True)
+    reserved = mark.reserved_sequence
+    mark.secure(10)
+    assert mark.reserved_sequence == reserved
 
 
 def test_a_settled_mark_says_that_the_log_was_closed_here() -> None:
@@ -127,6 +136,7 @@ def test_one_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
         mark = Mark(Disk(), str(path))
         assert mark.damaged
         assert not mark.missing
+        assert not mark.is_settled_at(0)
         assert (mark.next_sequence, mark.reserved_sequence) == (0, 0)
         mark.close()
 

@@ -245,6 +245,15 @@ def test_a_damaged_mark_is_written_anew_at_once(crashed: Path) -> None:
     mark.close()
 
 
+def test_the_damaged_mark_of_an_empty_log_is_written_anew_too(tmp_path: Path) -> None:
+    open_log(tmp_path).close()
+    (tmp_path / "mark").write_bytes(b"damaged")
+    log = open_log(tmp_path)
+    assert len(log.notices) == 1
+    log.abandon()
+    assert open_log(tmp_path).notices == []
+
+
 def test_numbers_seen_elsewhere_are_not_given_again(crashed: Path) -> None:
     log = open_log(crashed, number_floor=15)
     (notice,) = log.notices

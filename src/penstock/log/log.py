@@ -16,7 +16,7 @@ from penstock.log.recovery import recover
 from penstock.log.segment import Segment
 
 # A detached segment takes two file descriptors; with segments of 1 KiB a large answer would take
-# all that the process may have. Those behind these are opened one by one, when it is their turn.
+# all that the process may have. Those behind these are opened one by one, when their turn comes.
 SEGMENTS_DETACHED_MAX = 64
 
 
@@ -300,9 +300,8 @@ class Log:
         if not self._in_order:
             self._put_in_order()
         if count >= len(self.segments):
-            if self.synced:
-                # The mark may be all that remembers the numbers after a power cut.
-                self._mark.secure(self.next_sequence)
+            # After a power cut the mark may be all that remembers the numbers.
+            self._mark.secure(self.next_sequence)
             if self.active.count:
                 self._place_segment()
             count = len(self.segments) - 1

@@ -46,7 +46,8 @@ class Mark:
 
     def is_settled_at(self, next_sequence: int) -> bool:
         """Whether the log was closed in order, and ends where it ended then."""
-        return not self.missing and self.next_sequence == self.reserved_sequence == next_sequence
+        is_known = not self.missing and not self.damaged
+        return is_known and self.next_sequence == self.reserved_sequence == next_sequence
 
     def advance(self, next_sequence: int, *, reserve: bool) -> None:
         """Note the next number; with `reserve`, make sure that a power cut cannot bring it back."""
@@ -60,6 +61,8 @@ class Mark:
 
     def secure(self, next_sequence: int) -> None:
         """Make sure that a power cut cannot bring back any number below this one."""
+        if next_sequence <= self._synced_sequence:
+            return
         self._write(next_sequence, 0)
         self._file.sync()
         self._synced_sequence = next_sequence

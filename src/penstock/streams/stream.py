@@ -116,6 +116,18 @@ class Stream:
 
     def expire(self, now_ms: int) -> int:
         """Drop the segments whose messages have all outlived their time; how many went."""
+        count = self._expired_count(now_ms)
+        if count:
+            self.log.drop_oldest(count)
+        return count
+
+    def first_unexpired(self, now_ms: int) -> int:
+        """The number that will be the first one after `expire`."""
+        kept = self.log.segments[self._expired_count(now_ms) :]
+        return kept[0].first_sequence if kept else self.log.next_sequence
+
+    def _expired_count(self, now_ms: int) -> int:
+        """How many segments, from the oldest on, have outlived their time."""
         time_to_live_ms = self.definition.time_to_live_millis
         if time_to_live_ms is None:
             return 0
@@ -127,8 +139,6 @@ class Stream:
             if not expired(newest_time_ms, now_ms, time_to_live_ms):
                 break
             count = position
-        if count:
-            self.log.drop_oldest(count)
         return count
 
     def close(self) -> None:
