@@ -59,10 +59,13 @@ def drain(folder: Path, effort: Effort) -> list[Figure]:
 
 def _drain(folder: Path, effort: Effort, export_count: int) -> list[Figure]:
     count = max(1, round(DRAIN_COUNT * effort.share / export_count / BATCH_COUNT)) * BATCH_COUNT
-    place = folder / f"drain-{export_count}"
     with sink_process() as sink, ExitStack() as stack:
-        spark = stack.enter_context(with_spark(place / "spark", sink, export_count))
-        plain = stack.enter_context(without_spark(place / "plain", sink, export_count))
+        spark = stack.enter_context(
+            with_spark(folder / f"spark-{export_count}", sink, exports=export_count)
+        )
+        plain = stack.enter_context(
+            without_spark(folder / f"plain-{export_count}", sink, exports=export_count)
+        )
         for _ in range(WARM_UP_DRAINS):
             for side in (spark, plain):
                 side.drained_per_s(count)
@@ -86,8 +89,8 @@ def latency(folder: Path, effort: Effort) -> list[Figure]:
     """A single message now and then, from before the append to its arrival at the receiver."""
     count = max(10, round(LATENCY_SAMPLES * effort.share))
     with sink_process() as sink, ExitStack() as stack:
-        spark = stack.enter_context(with_spark(folder / "spark", sink, 1))
-        plain = stack.enter_context(without_spark(folder / "plain", sink, 1))
+        spark = stack.enter_context(with_spark(folder / "spark", sink))
+        plain = stack.enter_context(without_spark(folder / "plain", sink))
         for side in (spark, plain):
             side.latencies_ms(2 * count)
         ours, theirs = spark.latencies_ms(count), plain.latencies_ms(count)
@@ -117,12 +120,12 @@ def first_delivery(folder: Path, effort: Effort) -> list[Figure]:
 def thousand_streams(folder: Path, effort: Effort) -> list[Figure]:
     """A message a second in each of 1,000 streams with an export each: does anything grow?"""
     duration_s = round(STEADY_S * effort.share)
-    with sink_process() as sink, with_spark(folder, sink, STREAMS_MANY) as side:
+    with sink_process() as sink, with_spark(folder / "spark", sink, streams=STREAMS_MANY) as side:
         started = time.monotonic()
         lags, sizes = [], []
         before_s = machine.tree(side.pid).cpu_seconds
         for second in range(duration_s):
-            uvloop.run(side.append_everywhere(1))
+            uvloop.run(side.append_everywhere())
             time.sleep(max(0.0, started + second + 1 - time.monotonic()))
             lags.append(float(side.expected - sink.message_count))
             if second % 5 == 4:
@@ -150,8 +153,9 @@ class Side:
     client: StreamManagerClient
     server: ServerProcess
     sink: Sink
-    export_count: int
-    expected: int = 0
+    streams: int = 1
+    exports: int = 1  # of each stream
+    expected: int = 0  # messages that the sink shall have had
 
     @property
     def pid(self) -> int:
@@ -159,20 +163,20 @@ class Side:
         return self.server.process.pid
 
     def create(self) -> None:
-        for number in range(self.export_count):
-            self.client.create_message_stream(self._definition(number, disabled=False))
+        for number in range(self.streams):
+            self.client.create_message_stream(self._definition(number))
 
     def drained_per_s(self, count: int) -> float:
-        """Fill every stream while its export is paused, then let all go at once."""
-        self.expected = self.sink.message_count + count * self.export_count
-        uvloop.run(self._switch(disabled=True))
-        for number in range(self.export_count):
-            for _ in range(0, count, BATCH_COUNT):
-                self.client.append_messages(f"S{number}", [PAYLOAD] * BATCH_COUNT)
+        """Fill a stream while its exports are paused, then let all go at once."""
+        sent = count * self.exports
+        self.expected = self.sink.message_count + sent
+        self.client.update_message_stream(self._definition(0, disabled=True))
+        for _ in range(0, count, BATCH_COUNT):
+            self.client.append_messages("S0", [PAYLOAD] * BATCH_COUNT)
         started = time.monotonic()
-        uvloop.run(self._switch(disabled=False))
+        self.client.update_message_stream(self._definition(0))
         self.sink.wait_for(self.expected, TIMEOUT_S)
-        return count * self.export_count / (self.sink.last_arrival - started)
+        return sent / (self.sink.last_arrival - started)
 
     def latencies_ms(self, count: int) -> list[float]:
         found = []
@@ -190,53 +194,45 @@ class Side:
         time.sleep(seconds)
         return (machine.tree(self.pid).cpu_seconds - before) / seconds * 100
 
-    async def append_everywhere(self, count: int) -> None:
-        self.expected += count * self.export_count
+    async def append_everywhere(self) -> None:
+        """A message in each stream, all at once."""
+        self.expected += self.streams * self.exports
         async with AsyncStreamManagerClient(port=self.server.port) as client:
-            await asyncio.gather(
-                *(
-                    client.append_message(f"S{number}", PAYLOAD)
-                    for number in range(self.export_count)
-                    for _ in range(count)
-                )
-            )
+            appends = (client.append_message(f"S{each}", PAYLOAD) for each in range(self.streams))
+            await asyncio.gather(*appends)
 
-    async def _switch(self, *, disabled: bool) -> None:
-        async with AsyncStreamManagerClient(port=self.server.port) as client:
-            await asyncio.gather(
-                *(
-                    client.update_message_stream(self._definition(number, disabled=disabled))
-                    for number in range(self.export_count)
-                )
+    def _definition(self, number: int, *, disabled: bool = False) -> MessageStreamDefinition:
+        configs = [
+            HTTPConfig(
+                f"h{each}",
+                self.sink.url,
+                export_format=ExportFormat.JSON_BATCHED,
+                disabled=disabled,
             )
-
-    def _definition(self, number: int, *, disabled: bool) -> MessageStreamDefinition:
-        config = HTTPConfig(
-            "h", self.sink.url, export_format=ExportFormat.JSON_BATCHED, disabled=disabled
-        )
+            for each in range(self.exports)
+        ]
         return MessageStreamDefinition(
             f"S{number}",
             strategy_on_full=StrategyOnFull.OverwriteOldestData,
-            max_size=1 << 30,
-            export_definition=ExportDefinition(http=[config]),
+            export_definition=ExportDefinition(http=configs),
         )
 
 
 @contextmanager
-def with_spark(folder: Path, sink: Sink, export_count: int) -> Iterator[Side]:
+def with_spark(folder: Path, sink: Sink, **counts: int) -> Iterator[Side]:
     """The real thing, after its first delivery."""
     cache = folder.parent / "cache"
     make_archive(cache)
     environment = {"PENSTOCK_PIPELINE": "embedded", "XDG_CACHE_HOME": str(cache)}
-    with _served(folder, sink, export_count, environment) as side:
+    with _served(folder, sink, environment, **counts) as side:
         yield side
 
 
 @contextmanager
-def without_spark(folder: Path, sink: Sink, export_count: int) -> Iterator[Side]:
+def without_spark(folder: Path, sink: Sink, **counts: int) -> Iterator[Side]:
     """The same exports by a plain loop in one process."""
     environment = {"PENSTOCK_PIPELINE": "external", "PENSTOCK_PIPELINE_TOKEN": TOKEN}
-    with _served(folder, sink, export_count, environment, _plain_process) as side:
+    with _served(folder, sink, environment, _plain_process, **counts) as side:
         yield side
 
 
@@ -244,9 +240,9 @@ def without_spark(folder: Path, sink: Sink, export_count: int) -> Iterator[Side]
 def _served(
     folder: Path,
     sink: Sink,
-    export_count: int,
     environment: dict[str, str],
     worker: Callable[[int], subprocess.Popen[bytes]] | None = None,
+    **counts: int,
 ) -> Iterator[Side]:
     folder.mkdir(parents=True)
     with (
@@ -254,10 +250,10 @@ def _served(
         StreamManagerClient(port=server.port) as client,
     ):
         process = worker(server.port) if worker is not None else None
-        side = Side(client, server, sink, export_count, sink.message_count)
+        side = Side(client, server, sink, **counts, expected=sink.message_count)
         try:
             side.create()
-            uvloop.run(side.append_everywhere(1))
+            uvloop.run(side.append_everywhere())
             sink.wait_for(side.expected, TIMEOUT_S)
             yield side
         finally:
@@ -302,7 +298,7 @@ def _first_delivery_s(folder: Path, cache: Path) -> float:
     environment = {"PENSTOCK_PIPELINE": "embedded", "XDG_CACHE_HOME": str(cache)}
     with sink_process() as sink:
         started = time.monotonic()
-        with _served(folder, sink, 1, environment):
+        with _served(folder, sink, environment):
             return sink.last_arrival - started
 
 

@@ -52,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
         "model",
         "errors",
     },
-    "exporting": {"streams", "block", "export_model", "model", "errors"},
+    "exporting": {"streams", "util", "block", "export_model", "model", "errors"},
     "streams": {"log", "block", "model", "errors"},
     "log": {"block", "model", "errors"},
     "protocol": {"block", "export_model", "model", "errors"},

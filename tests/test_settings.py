@@ -127,6 +127,7 @@ def test_every_setting_has_a_variable_of_its_own(key):
     special |= {"kinesis_inter_call_delay_ms": "3"}
     special |= dict.fromkeys(["waiting_reads_max", "connections_max"], "9")
     special |= {"requests_in_flight_max": "9", "pipeline": "external"}
+    special |= {"iot_analytics_redirects": "a=kinesis:b,c=kinesis:d"}
     text = special.get(key, texts[setting.kind])
 
     loaded = load(environ={f"PENSTOCK_{key.upper()}": text})
@@ -492,3 +493,24 @@ def test_loading_without_a_file_imports_neither_a_parser_nor_a_table():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+# --- redirects ----------------------------------------------------------------------------------
+
+
+def test_redirects_are_a_table_in_a_file_and_a_list_elsewhere(tmp_path):
+    path = tmp_path / "penstock.toml"
+    path.write_text('[iot_analytics_redirects]\nturbines = "kinesis:plant-7"\n')
+    from_file = load(config_path=str(path)).settings
+    listed = load(environ={"PENSTOCK_IOT_ANALYTICS_REDIRECTS": "turbines=kinesis:plant-7"}).settings
+    assert from_file.iot_analytics_redirects == ("turbines=kinesis:plant-7",)
+    assert from_file == listed
+    assert from_file.kinesis_streams_by_channel() == {"turbines": "plant-7"}
+
+
+@pytest.mark.parametrize("value", ["plant-7", "parquet:x", "kinesis:", "kinesis:not a name"])
+def test_a_redirect_to_anything_else_is_refused(tmp_path, value):
+    path = tmp_path / "penstock.toml"
+    path.write_text(f'[iot_analytics_redirects]\nturbines = "{value}"\n')
+    with pytest.raises(SettingsError, match="Give CHANNEL=kinesis:STREAM, as often as needed"):
+        load(config_path=str(path))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from export_office import ExportOffice
 
 from failure_logs import show_on_failure
 from server_process import ServerProcess
@@ -50,3 +51,26 @@ def unused_port() -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def shared_office(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ExportOffice]:
+    office = ExportOffice(tmp_path_factory.mktemp("office"))
+    show_on_failure(request, office.server.log_path)
+    yield office
+    office.close()
+
+
+@pytest.fixture
+def office(shared_office: ExportOffice) -> Iterator[ExportOffice]:
+    """A server without streams and dead letters, and a worker for the exports to come."""
+    yield shared_office
+    shared_office.forget_everything()
+
+
+@pytest.fixture
+def at_office(tmp_path: Path, office: ExportOffice) -> CommandLine:
+    """The command line, with variables that lead to the office's server."""
+    return CommandLine(tmp_path, STREAM_MANAGER_SERVER_PORT=str(office.server.port))

@@ -12,7 +12,15 @@ from surroundings import Surroundings
 from penstock.destinations import DESTINATIONS, destination_for
 from penstock.destinations.base import Blocked
 from penstock.destinations.http import HTTPDestination
-from penstock.model import ExportConfig, ExportFormat, HTTPConfig, KinesisConfig
+from penstock.destinations.iot_analytics import IoTAnalyticsDestination
+from penstock.destinations.kinesis import KinesisDestination
+from penstock.model import (
+    ExportConfig,
+    ExportFormat,
+    HTTPConfig,
+    IoTAnalyticsConfig,
+    KinesisConfig,
+)
 
 
 def test_every_type_of_export_has_a_destination() -> None:
@@ -35,6 +43,18 @@ def test_a_configuration_finds_its_destination(surroundings: Surroundings) -> No
     found = destination_for(config, surroundings.context())
 
     assert isinstance(found, HTTPDestination)
+
+
+def test_a_channel_goes_where_the_operator_redirects_it(surroundings: Surroundings) -> None:
+    surroundings.settings["kinesis_streams_by_channel"] = {"turbines": "plant-7"}
+    context = surroundings.context()
+
+    assert isinstance(
+        destination_for(IoTAnalyticsConfig("i", "turbines"), context), KinesisDestination
+    )
+    assert isinstance(
+        destination_for(IoTAnalyticsConfig("i", "boilers"), context), IoTAnalyticsDestination
+    )
 
 
 def test_a_missing_library_blocks_the_export_and_says_what_to_install(

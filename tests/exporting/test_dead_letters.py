@@ -94,3 +94,26 @@ def test_a_file_that_is_no_database_is_an_error_with_its_name(tmp_path: Path) ->
     path.write_bytes(b"this is not a database" * 100)
     with pytest.raises(StoreError, match=r"letters\.sqlite"):
         DeadLetters(str(path))
+
+
+def test_one_answer_ends_at_a_size_but_has_at_least_one_letter() -> None:
+    letters = DeadLetters(":memory:")
+    letters.add("s", "e", 1, [(number, 0, "x", bytes(1000)) for number in range(5)])
+    assert len(letters.find(bytes_max=10)) == 1
+    assert len(letters.find(bytes_max=2500)) == 2
+    after = letters.find(bytes_max=2500)[-1].id
+    assert [letter.sequence_number for letter in letters.find(after_id=after)] == [2, 3, 4]
+
+
+def test_letters_are_counted_like_they_are_found() -> None:
+    letters = DeadLetters(":memory:")
+    letters.add("s", "e", 1, [(number, 0, "x", b"p") for number in range(3)])
+    letters.add("s", "f", 1, [(0, 0, "x", b"p")])
+    assert (letters.count(), letters.count("s", "e"), letters.count(ids=[1, 4])) == (4, 3, 2)
+    assert letters.count("other") == 0
+
+
+def test_numbers_can_begin_above_those_of_another_store() -> None:
+    letters = DeadLetters(":memory:", id_floor=1000)
+    letters.add("s", "e", 1, [(0, 0, "x", b"p")])
+    assert [letter.id for letter in letters.find()] == [1001]

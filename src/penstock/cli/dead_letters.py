@@ -41,7 +41,7 @@ PAGE_SIZE = 1000
 
 
 def selection(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which letters: --stream, --export, ids."""
+    """Which letters: --stream and --export."""
     function = click.option("--export", metavar="NAME", help="Only of this export.")(function)
     return click.option("--stream", metavar="NAME", help="Only of this stream.")(function)
 

@@ -18,11 +18,21 @@ TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
 )
 @click.option("--master", default="", metavar="URL", help="Spark master.  [default: local[N]]")
 @click.option(
-    "--threads", default=5, type=click.IntRange(1, 1024), help="Exports that send side by side."
+    "--threads",
+    default=5,
+    type=click.IntRange(1, 1024),
+    show_default=True,
+    help="Tasks that Spark runs side by side.",
 )
 @click.option("--ui/--no-ui", default=False, help="Spark's own web page.")
 @click.option("--jvm-args", default="", metavar="TEXT", help="More arguments for Java.")
-@click.option("--log-level", default="INFO", metavar="LEVEL")
+@click.option(
+    "--log-level",
+    default="INFO",
+    type=click.Choice(list(logs.LEVELS), case_sensitive=False),
+    show_default=True,
+    help="How much is logged, on standard error.",
+)
 @click.option("--follow-parent", is_flag=True, hidden=True)
 def pipeline(
     server: str,
@@ -36,17 +46,17 @@ def pipeline(
     """Do the exports of a server with Spark.
 
     A server with exports starts this by itself; run it yourself to have it elsewhere, with
-    `pipeline = "external"` in the server's settings. The server's pipeline token is expected in
-    the variable PENSTOCK_PIPELINE_TOKEN.
+    `pipeline = "external"` and a `pipeline_token` in the server's settings. The same token is
+    expected in the variable PENSTOCK_PIPELINE_TOKEN.
     """
-    host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit():
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise CommandFailed(f"--server {server} is not HOST:PORT.", Status.WRONG_USAGE)
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token:
         raise CommandFailed(
-            f"The variable {TOKEN_VARIABLE} is not set. The server's token for pipelines is in "
-            f"the file pipeline.token of its data directory.",
+            f"The variable {TOKEN_VARIABLE} is not set. Set it to the same text here and where the "
+            f"server is started (its setting pipeline_token).",
             Status.WRONG_USAGE,
         )
     logs.configure(log_level)

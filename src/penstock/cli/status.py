@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.connection import Server, connection_options
-from penstock.cli.output import Column, output_is_terminal, say, show_json, show_table, write
+from penstock.cli.output import (
+    Column,
+    output_is_terminal,
+    plural,
+    printable,
+    say,
+    show_json,
+    show_table,
+    write,
+)
 from penstock.cli.streams import json_option
 from penstock.export_model import ExportView, PipelineView
 from penstock.units import rounded_bytes, shown_time
@@ -27,11 +38,14 @@ COLUMNS = (
     Column("Sent", is_number=True),
     Column("Per s", is_number=True),
     Column("Dead", is_number=True),
-    Column("Last error"),
 )
-# Enough of an error for a table; the whole text is in --json and in `streams describe`.
-ERROR_WIDTH = 60
+DESTINATIONS = {
+    "IoTAnalytics": "IoT Analytics",
+    "IoTSiteWise": "SiteWise",
+    "S3ExportTaskExecutor": "S3 tasks",
+}
 CLEAR_SCREEN = b"\x1b[H\x1b[2J"
+WATCH_INTERVAL_S = 1.0
 
 
 @click.command()
@@ -39,35 +53,50 @@ CLEAR_SCREEN = b"\x1b[H\x1b[2J"
 @json_option
 @connection_options
 def status(server: Server, watch: bool, as_json: bool) -> None:
-    """Show what the exports are doing.
+    """Show what every export is doing.
 
-    For each: state, lag, rate, dead letters, last error, next retry; and the pipeline's health.
+    State, lag, rate, last error and next try of each, and the pipeline that does the work.
     """
     with server.connected() as client:
+        if not watch:
+            _show(client.describe_exports(), as_json)
+            return
         while True:
-            info = client.describe_exports()
-            if watch and output_is_terminal():
-                write(CLEAR_SCREEN)
-            _show(info, as_json)
-            if not watch:
-                return
-            time.sleep(1)
+            _show_again(client.describe_exports(), as_json)
+            time.sleep(WATCH_INTERVAL_S)
 
 
 def _show(info: ExportsInfo, as_json: bool) -> None:
     if as_json:
-        show_json(
-            {
-                "pipeline": info.pipeline.as_dict(),
-                "exports": [view.as_dict() for view in info.exports],
-            }
-        )
+        show_json(_as_json(info))
         return
     say(_pipeline_line(info.pipeline))
-    if info.exports:
-        show_table(COLUMNS, [_row(view) for view in info.exports])
-    else:
+    if not info.exports:
         say("No stream has an export.")
+        return
+    show_table(COLUMNS, [_row(view) for view in info.exports])
+    for view in info.exports:
+        for note in notes(view):
+            say(printable(f"{view.stream_name}, export {view.export_identifier}: {note}"))
+
+
+def _show_again(info: ExportsInfo, as_json: bool) -> None:
+    """A new picture on a terminal; elsewhere one after another, in JSON a line each."""
+    if as_json:
+        say(json.dumps(_as_json(info), ensure_ascii=False))
+        return
+    if output_is_terminal():
+        write(CLEAR_SCREEN)
+    _show(info, as_json)
+    if not output_is_terminal():
+        say("")
+
+
+def _as_json(info: ExportsInfo) -> dict[str, Any]:
+    return {
+        "pipeline": info.pipeline.as_dict(),
+        "exports": [view.as_dict() for view in info.exports],
+    }
 
 
 def _pipeline_line(pipeline: PipelineView) -> str:
@@ -75,44 +104,51 @@ def _pipeline_line(pipeline: PipelineView) -> str:
     if pipeline.process_id is not None:
         parts.append(f"process {pipeline.process_id}")
     if pipeline.restarts:
-        parts.append(f"{pipeline.restarts} restarts")
+        parts.append(plural(pipeline.restarts, "restart"))
     if pipeline.next_start_time is not None:
-        parts.append(f"next start {shown_time(pipeline.next_start_time)}")
+        parts.append(f"next start at {shown_clock(pipeline.next_start_time)}")
     line = ", ".join(parts)
-    return f"{line}: {pipeline.text}" if pipeline.text else line
+    return printable(f"{line}: {pipeline.text}" if pipeline.text else line)
 
 
 def _row(view: ExportView) -> list[str]:
-    target = f"{view.destination} {view.target}".strip()
-    error = view.last_error or ""
-    if len(error) > ERROR_WIDTH:
-        error = f"{error[: ERROR_WIDTH - 1]}…"
     return [
         view.stream_name,
         view.export_identifier,
-        target,
-        shown_state(view),
+        f"{DESTINATIONS.get(view.destination, view.destination)} {view.target}".strip(),
+        view.state,
         f"{view.lag_messages:,}",
         rounded_bytes(view.lag_bytes),
         shown_age(view.lag_age_millis),
         f"{view.delivered_messages:,}",
         f"{view.messages_per_second:,.0f}",
-        str(view.dead_letters),
-        error,
+        f"{view.dead_letters:,}",
     ]
 
 
-def shown_state(view: ExportView) -> str:
-    """The state and what ends it."""
-    if view.next_retry_time is not None:
-        until = shown_time(view.next_retry_time).rpartition("T")[2] or ""
-        return f"{view.state} until {until}, try {view.tries}"
+def notes(view: ExportView) -> Iterator[str]:
+    """What does not fit a table: why it is so, and until when."""
     if view.state == "waiting" and view.waiting_for:
-        return f"waiting for {view.waiting_for}"
-    return view.state
+        yield f"waiting for {view.waiting_for}"
+    trouble = view.last_error or ""
+    if view.next_retry_time is not None:
+        until = shown_clock(view.next_retry_time)
+        tries = "try" if view.tries == 1 else "tries"
+        yield f"{view.state} until {until} after {view.tries} {tries}: {trouble}"
+    elif trouble:
+        yield trouble
+    if view.lost_messages:
+        count = plural(view.lost_messages, "message")
+        yield f"{count} had been removed from the stream before they could be sent"
+
+
+def shown_clock(time_ms: int) -> str:
+    """The time of day, in UTC: 12:00:00Z."""
+    return f"{shown_time(time_ms).rpartition('T')[2].partition('.')[0]}Z"
 
 
 def shown_age(age_ms: int) -> str:
+    """12 s, 3 min, 5 h, 2 d."""
     seconds = age_ms // 1000
     if seconds < 60:
         return f"{seconds} s"

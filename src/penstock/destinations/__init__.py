@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import cast
 
 from penstock.destinations.base import Blocked, Context, Destination
-from penstock.model import ExportConfig
+from penstock.model import ExportConfig, IoTAnalyticsConfig, KinesisConfig
 
 # The type of the configuration, and what exports for it.
 DESTINATIONS = {
@@ -28,6 +28,7 @@ DESTINATIONS = {
 
 def destination_for(config: ExportConfig, context: Context) -> Destination:
     """The destination of one export. Blocked says what is missing or wrong in its configuration."""
+    config = redirected(config, context)
     module_name, _, class_name = DESTINATIONS[type(config).__name__].partition(":")
     try:
         module = import_module(module_name)
@@ -37,3 +38,11 @@ def destination_for(config: ExportConfig, context: Context) -> Destination:
             "install penstock[aws]"
         ) from error
     return cast(Destination, getattr(module, class_name)(config, context))
+
+
+def redirected(config: ExportConfig, context: Context) -> ExportConfig:
+    """IoT Analytics has ended: the operator may have named a Kinesis stream for a channel."""
+    if not isinstance(config, IoTAnalyticsConfig):
+        return config
+    stream = context.settings.get("kinesis_streams_by_channel", {}).get(config.iot_channel)
+    return config if stream is None else KinesisConfig(config.identifier, stream)

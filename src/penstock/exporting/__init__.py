@@ -7,5 +7,6 @@ Due         see due.py; among due exports the higher priority first, then who wa
             starves.
 Refused     a message that a destination refuses for good is a dead letter before the position
             passes it.
-Read in order   due, bandwidth, dead_letters, state, desk.
+Canceled    S3 tasks that will never run get a status that says so.
+Read in order   due, bandwidth, dead_letters, state, desk, canceled.
 """

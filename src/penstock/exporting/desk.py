@@ -45,18 +45,21 @@ class ExportDesk:
         bandwidth: Bandwidth,
         now_ms: Callable[[], int],
         on_due: Callable[[], None],
+        kinesis_streams_by_channel: dict[str, str] | None = None,
     ) -> None:
         self._letters = dead_letters
         self._memory_letters = memory_dead_letters
         self._bandwidth = bandwidth
         self._now_ms = now_ms
         self._on_due = on_due
+        self._redirects = kinesis_streams_by_channel or {}
         self._exports: dict[tuple[str, str], Export] = {}
         self._by_stream: dict[str, list[Export]] = {}
         self._ready: dict[tuple[str, str], Export] = {}
         self._leased: dict[int, Export] = {}
         self._timers: list[tuple[int, int, Export]] = []
-        self._ids = count(1)
+        # Not from 1: a worker that outlived the last server must not hit a lease of this one.
+        self._ids = count(now_ms() * 1000)
         self._canceled: deque[int] = deque(maxlen=CANCELED_KEPT_MAX)
 
     # --- what streams tell ------------------------------------------------------------------
@@ -93,6 +96,9 @@ class ExportDesk:
         for export in self._by_stream.get(stream.name, ()):
             if export.lease is None and not export.due_since_ms:
                 self._look_at(export)
+
+    def exports_of(self, stream: Stream) -> list[Export]:
+        return list(self._by_stream.get(stream.name, ()))
 
     def wants_worker(self) -> bool:
         """Whether there is any export that is not paused."""
@@ -407,7 +413,7 @@ class ExportDesk:
             stream_name=export.stream.name,
             export_identifier=export.config.identifier,
             destination=type(export.config).__name__.removesuffix("Config"),
-            target=target_of(export.config),
+            target=target_of(export.config, self._redirects),
             state=export.state(now_ms),
             waiting_for=export.waiting_for or None,
             priority=export.config.priority,
@@ -429,14 +435,15 @@ class ExportDesk:
         )
 
 
-def target_of(config: ExportConfig) -> str:
+def target_of(config: ExportConfig, kinesis_streams_by_channel: dict[str, str]) -> str:
     """Where an export goes, for a person."""
     if isinstance(config, HTTPConfig):
         return config.uri
     if isinstance(config, KinesisConfig):
         return config.kinesis_stream_name
     if isinstance(config, IoTAnalyticsConfig):
-        return config.iot_channel
+        stream = kinesis_streams_by_channel.get(config.iot_channel)
+        return f"{config.iot_channel} -> Kinesis {stream}" if stream else config.iot_channel
     return ""
 
 

@@ -7,6 +7,7 @@ Thread      reads its range from the server, cuts batches, sends them one after 
             each to the server: export.py
 Always      the server's position is the only truth; an export is never in two jobs, because its
             lease is taken; a thread that hangs keeps its lease and nothing else.
-Dies        the driver ends when its server does; workers end with the JVM, the JVM with the driver.
+Dies        the driver ends when its server or the JVM does; workers end with the JVM, the JVM with
+            the driver. The server's supervisor starts all of it again.
 Read in order   app, jvm, context, scheduler, task, export, archive.
 """

@@ -10,10 +10,10 @@ import sys
 import threading
 
 from penstock.client.worker import WorkerClient
-from penstock.errors import StreamManagerException
+from penstock.errors import StreamManagerException, UnknownOperationException
 from penstock.pipeline.archive import make_in_background
 from penstock.pipeline.context import start_context
-from penstock.pipeline.jvm import SparkUnavailable
+from penstock.pipeline.jvm import Gateway, SparkUnavailable
 from penstock.pipeline.scheduler import Scheduler, submitter
 from penstock.pipeline.task import Address
 
@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 
 # Exit statuses that the server's supervisor understands, from sysexits.h.
 EXIT_UNAVAILABLE = 69  # something must be installed
+EXIT_JAVA_GONE = 70  # killed, or out of memory; a new one may fare better
 EXIT_SERVER_GONE = 75  # try again later
+EXIT_NO_PERMISSION = 77  # the token is wrong
 READY_TEXT = "The pipeline is ready"
 
 
@@ -34,18 +36,26 @@ def run(
     jvm_args: str = "",
     follow_parent: bool = False,
 ) -> int:
-    """Export until the server goes, the parent goes, or a signal comes."""
+    """Export until the server, Java or the parent goes, or a signal comes."""
     try:
         client = WorkerClient(address.host, address.port, auth_token=address.token)
+        client.renew_leases([])  # a wrong token shows here, before Spark is started
         context, gateway = start_context(master or f"local[{slots}]", ui=ui, jvm_args=jvm_args)
     except SparkUnavailable as error:
         log.error("%s", error)
         return EXIT_UNAVAILABLE
+    except UnknownOperationException:
+        log.error("The server does not know the token that this pipeline shows.")
+        return EXIT_NO_PERMISSION
     except StreamManagerException as error:
         log.error("The server cannot be reached: %s", error)
         return EXIT_SERVER_GONE
     scheduler = Scheduler(client, address, submitter(context), slots)
     _stop_on_signals(scheduler, client)
+    java_gone = threading.Event()
+    threading.Thread(
+        target=_end_with_java, args=(gateway, scheduler, client, java_gone), daemon=True
+    ).start()
     if follow_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     log.info("%s: %s%s", READY_TEXT, context.master, f", {context.uiWebUrl}" if ui else "")
@@ -57,7 +67,11 @@ def run(
         if not scheduler.stopped:
             log.error("The server is gone: %s", error)
             status = EXIT_SERVER_GONE
+    if java_gone.is_set():
+        log.error("Java is gone: it ended with status %d.", gateway.process.returncode)
+        status = EXIT_JAVA_GONE
     client.close()
+    logging.disable()  # jobs that lose Java now would only tell that we stop
     gateway.stop()
     return status
 
@@ -69,6 +83,18 @@ def _stop_on_signals(scheduler: Scheduler, client: WorkerClient) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+
+
+def _end_with_java(
+    gateway: Gateway, scheduler: Scheduler, client: WorkerClient, gone: threading.Event
+) -> None:
+    """Without Java every job would fail, and every lease be held for nothing."""
+    gateway.process.wait()
+    if scheduler.stopped:
+        return  # it was told to end
+    gone.set()
+    scheduler.stop()
+    client.close()  # ends the watch that waits
 
 
 def _end_with_parent() -> None:

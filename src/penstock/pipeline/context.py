@@ -28,7 +28,11 @@ def start_context(
 
 def connect(gateway: Gateway, master: str, *, ui: bool = False) -> SparkContext:
     """The Python side of a running JVM."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf, SparkContext, accumulators
+
+    # The JVM ends before we do, and this server would print a traceback when its peer goes.
+    for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        kind.handle_error = lambda *_: None
 
     os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.secret
@@ -46,6 +50,10 @@ def connect(gateway: Gateway, master: str, *, ui: bool = False) -> SparkContext:
         "spark.driver.bindAddress": "127.0.0.1" if master.startswith("local") else "0.0.0.0",
         "spark.cleaner.periodicGC.interval": "10min",
         "spark.shuffle.service.enabled": "false",
+        # Jobs come by the dozen in a second: the last ones are enough for the web page.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
     }.items():
         conf = conf.setIfMissing(key, value)
     if master.startswith("local"):

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from penstock.block import ENTRY, Block
@@ -13,6 +14,7 @@ from penstock.client.worker import WorkerClient
 from penstock.destinations import DESTINATIONS, destination_for
 from penstock.destinations.base import (
     Batch,
+    BatchLimits,
     Blocked,
     Context,
     Delivery,
@@ -58,6 +60,8 @@ assert CONFIG_TYPES.keys() == DESTINATIONS.keys()
 WORK_S_MAX = 5.0
 # One read: enough for several requests, little enough for many exports side by side.
 READ_MESSAGES_MAX = 5_000
+# Each has a connection, and many systems allow a process 1,024 files. Above it, one is opened anew.
+DESTINATIONS_KEPT_MAX = 256
 
 
 class ExportRun:
@@ -145,8 +149,9 @@ class ExportRun:
 
     def _pieces(self, blocks: Sequence[Block], destination: Destination) -> Iterator[Piece]:
         size = self.lease.config.get("batchSize")
+        limits = within_portion(destination.limits, self.lease.bytes_max)
         for block in blocks:
-            yield from pieces(whole_batch(self.lease.stream_name, block), destination.limits, size)
+            yield from pieces(whole_batch(self.lease.stream_name, block), limits, size)
 
     def _settle(self, destination: Destination, piece: Piece) -> int:
         """Deliver or refuse every message of a piece; the next position."""
@@ -322,14 +327,25 @@ class Destinations:
 
     def give_back(self, lease: Lease, seat: Seat) -> None:
         seat.runs.clear()
+        key = _key(lease)
         with self._lock:
-            known = self._free.setdefault(_key(lease), seat)
-        if known is not seat:
-            seat.destination.close()
+            superfluous = [seat] if key in self._free else []
+            self._free.setdefault(key, seat)
+            if len(self._free) > DESTINATIONS_KEPT_MAX:
+                superfluous.append(self._free.pop(next(iter(self._free))))  # unused for longest
+        for each in superfluous:
+            each.destination.close()
 
 
 def _key(lease: Lease) -> str:
     return f"{lease.stream_name}\n{lease.destination}\n{sorted(lease.config.items())}"
+
+
+def within_portion(limits: BatchLimits, portion_bytes: int | None) -> BatchLimits:
+    """No request above the portion of bandwidth: what is more urgent would wait for its end."""
+    if portion_bytes is None:
+        return limits
+    return replace(limits, bytes_max=min(limits.bytes_max, portion_bytes))
 
 
 def whole_batch(stream_name: str, block: Block) -> Batch:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import pickle
 import threading
 import time
 from collections import deque
@@ -22,6 +24,8 @@ THREADS_MAX = 16
 # the thread goes on and keeps its lease, and neither slot nor neighbours wait.
 DETACH_AFTER_S = 1.0
 RENEW_INTERVAL_S = 3.0
+# A job's property, handed to each of its tasks. "secret" keeps it out of Spark's event logs.
+WORK_PROPERTY = "penstock.secret.work"
 
 
 class Address(NamedTuple):
@@ -40,11 +44,23 @@ class Assignment(NamedTuple):
     leases: list[Lease]
 
 
-def run_task(assignments: Iterator[Assignment]) -> Iterator[int]:
-    """Work on all leases of a partition; how many were finished in the time of the task."""
+def packed_work(assignments: list[Assignment]) -> str:
+    """Assignments as the text of a job's property."""
+    return base64.b64encode(pickle.dumps(assignments)).decode()
+
+
+def run_task(number: int, numbers: Iterator[int]) -> Iterator[int]:
+    """Work on all leases of a task; how many were finished in its time."""
+    from pyspark import TaskContext
+
     # The whole input is consumed first: Spark gives up a worker whose input was not.
-    for assignment in list(assignments):
-        yield worker_for(assignment.address).work(assignment)
+    deque(numbers, 0)
+    context = TaskContext.get()
+    assert context is not None, "this is a task"
+    packed = context.getLocalProperty(WORK_PROPERTY)
+    assert packed is not None, "the job has work"
+    assignment: Assignment = pickle.loads(base64.b64decode(packed))[number]
+    yield worker_for(assignment.address).work(assignment)
 
 
 class Worker:
@@ -62,6 +78,8 @@ class Worker:
 
     def work(self, assignment: Assignment) -> int:
         """Run all leases side by side; come back when each is finished or waits for its target."""
+        if not assignment.leases:
+            return 0
         waiting = deque(assignment.leases)
         runs = _Runs()
         for _ in range(min(THREADS_MAX, len(waiting))):

@@ -58,6 +58,7 @@ class Server:
             wall_clock_ms,
             settings.exporter_bandwidth_kbps_max,
             {key: getattr(settings, key) for key in DESTINATION_SETTINGS},
+            settings.kinesis_streams_by_channel(),
         )
         self._supervisor = Supervisor(
             self._exports.pipeline, self._exports.desk.wants_worker, wall_clock_ms

@@ -50,6 +50,7 @@ class ExportService:
         now_ms: Callable[[], int],
         bandwidth_kbps_max: int | None,
         destination_settings: dict[str, Any],
+        kinesis_streams_by_channel: dict[str, str],
     ) -> None:
         self.pipeline = PipelineView(state="not needed")
         self.look: Callable[[], None] = lambda: None  # exports may have come or gone
@@ -59,10 +60,13 @@ class ExportService:
             Bandwidth(bandwidth_kbps_max, now_ms()),
             now_ms,
             self._due,
+            kinesis_streams_by_channel,
         )
         self._loop = loop
         self._now_ms = now_ms
-        self._settings = destination_settings
+        self._settings = destination_settings | {
+            "kinesis_streams_by_channel": kinesis_streams_by_channel
+        }
         self._watchers: list[Watcher] = []
         self._scheduled = False
         self._alarm: asyncio.TimerHandle | None = None

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
-from penstock.errors import DiskFailed, ResourceNotFoundException
+from penstock.errors import DiskFailed, ResourceNotFoundException, StreamManagerException
+from penstock.exporting.canceled import Doomed, canceled_statuses, doomed_tasks
 from penstock.model import MessageStreamDefinition
 from penstock.protocol import cbor
 from penstock.server.exports import ExportService
@@ -72,20 +73,24 @@ class LiveStreams:
 
     def update(self, definition: MessageStreamDefinition) -> None:
         writer = self.flushed(definition.name)
+        doomed = self._doomed(writer.stream, writer.stream.visible_next, kept=definition)
         self._manager.update(definition)
         self.exports.desk.stream_changed(writer.stream)
         self.exports.look()
+        self._tell_canceled(doomed, "its export was removed")
         self._expire(writer.stream)
         log.info("Updated stream %s.", definition.name)
 
     def delete(self, name: str) -> None:
         writer = self.flushed(name)
+        doomed = self._doomed(writer.stream, writer.stream.visible_next)
         self._manager.delete(name)
         del self.writers[name]
         del self.by_encoded_name[cbor.text(name)]
         writer.delete()
         self.exports.desk.stream_removed(writer.stream)
         self.exports.look()
+        self._tell_canceled(doomed, "its stream was deleted")
         log.info("Deleted stream %s.", name)
 
     def expire(self) -> None:
@@ -94,14 +99,55 @@ class LiveStreams:
             self._expire(writer.stream)
 
     def _expire(self, stream: Stream) -> None:
+        now_ms = self._now_ms()
+        doomed: list[Doomed] = []
         try:
-            count = stream.expire(self._now_ms())
+            if self.exports.desk.exports_of(stream):
+                first_kept = min(stream.first_unexpired(now_ms), stream.visible_next)
+                doomed = self._doomed(stream, first_kept)
+            count = stream.expire(now_ms)
+            if count:
+                log.info("Stream %s: %d segments outlived their time.", stream.name, count)
         except (OSError, DiskFailed) as error:
             # Old messages stay a little longer; the next round tries again.
             log.error("Stream %s: old segments could not be removed: %s", stream.name, error)
-            return
-        if count:
-            log.info("Stream %s: %d segments outlived their time.", stream.name, count)
+        # Even if the disk refused a part, what is gone is gone.
+        gone = [each.before(stream.log.first_sequence) for each in doomed]
+        self._tell_canceled(gone, "its time to live is over")
+
+    def _doomed(
+        self, stream: Stream, stop: int, kept: MessageStreamDefinition | None = None
+    ) -> list[Doomed]:
+        """S3 tasks below `stop` that nobody will execute when all exports go, except those kept."""
+        configs = kept.export_definition.configs() if kept is not None else ()
+        kept_keys = {(type(config), config.identifier) for config in configs}
+        found = (
+            doomed_tasks(export, stop)
+            for export in self.exports.desk.exports_of(stream)
+            if (type(export.config), export.config.identifier) not in kept_keys
+        )
+        return [doomed for doomed in found if doomed is not None]
+
+    def _tell_canceled(self, doomed: list[Doomed], reason: str) -> None:
+        """Say of tasks that they will never be executed. What cannot be said is logged."""
+        for each in doomed:
+            told_count = 0
+            trouble: Exception | None = None
+            try:
+                writer = self.get(each.status_stream_name)
+                for status in canceled_statuses(each, reason, self._now_ms()):
+                    writer.append_own(status)
+                    told_count += 1
+            except (StreamManagerException, DiskFailed, OSError) as error:
+                trouble = error
+            if told_count < each.count:
+                log.warning(
+                    "Export %s of stream %s: %d tasks are canceled without a status, because %s.",
+                    each.export_identifier,
+                    each.stream_name,
+                    each.count - told_count,
+                    trouble or f"there are more than {told_count}",
+                )
 
     def _add(self, stream: Stream) -> None:
         reads = Reads(stream, self._loop, self._executor, self._response_bytes_max)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -17,8 +18,11 @@ log = logging.getLogger(__name__)
 
 READY_TEXT = "The pipeline is ready"  # what the process logs when it is
 EXIT_UNAVAILABLE = 69  # what it ends with when something must be installed
+EXIT_NOT_STARTED = 127  # what a shell says of a command that is not there
 RESTART_PAUSE_S_MIN = 1.0
 RESTART_PAUSE_S_MAX = 60.0
+# One that had come up was ended by something else than its own start: exports go on within 20 s.
+RESTART_PAUSE_S_MAX_IF_READY = 5.0
 # Nobody installs Java within seconds, but nobody wants to restart the server for it either.
 UNAVAILABLE_PAUSE_S = 60.0
 # A process that lived this long was healthy: the next pause begins small again.
@@ -26,6 +30,12 @@ HEALTHY_AFTER_S = 60.0
 # Exports come and go when streams are updated; starting Spark again takes longer than this.
 IDLE_S_MAX = 30.0
 STOP_WITHIN_S = 20.0
+# Whoever is left of its children may hold standard error; they are not waited for.
+LAST_WORDS_WITHIN_S = 1.0
+LINE_BYTES_MAX = 64 * 1024
+STANDARD_ERROR = 2
+# See logs.py: time, level, logger, sentence.
+ERROR_LINE = re.compile(r"\S+ ERROR \S+  (?P<sentence>.+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,35 @@ class Command:
         )
 
 
+class Life(asyncio.SubprocessProtocol):
+    """What asyncio tells of a process: lines on standard error, and its end.
+
+    Not asyncio's streams: they wait for whoever inherited standard error, and for ends of lines.
+    """
+
+    def __init__(self, heard: Callable[[str], None], on_exit: Callable[[], None]) -> None:
+        self.exited = asyncio.Event()
+        self.silent = asyncio.Event()  # nobody can say anything any more
+        self._heard = heard
+        self._on_exit = on_exit
+        self._rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._heard(line.decode(errors="replace").rstrip())
+
+    def pipe_connection_lost(self, fd: int, error: Exception | None) -> None:
+        if fd == STANDARD_ERROR:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self._on_exit()
+
+
 class Supervisor:
     """Keeps one pipeline process running while it is wanted. Its death hurts nobody else."""
 
@@ -56,6 +95,7 @@ class Supervisor:
         self._now_ms = now_ms
         self._changed = asyncio.Event()
         self._stopping = False
+        self._last_error = ""  # of the process that runs, or ran last
         self._task: asyncio.Task[None] | None = None
 
     def start(self, command: Command) -> None:
@@ -82,6 +122,8 @@ class Supervisor:
             status = await self._run_once(command)
             if self._stopping or status is None:
                 continue
+            if self._view.state == "running":
+                pause_s = min(pause_s, RESTART_PAUSE_S_MAX_IF_READY)
             lived_s = asyncio.get_running_loop().time() - started
             if lived_s > HEALTHY_AFTER_S:
                 pause_s = RESTART_PAUSE_S_MIN
@@ -89,20 +131,23 @@ class Supervisor:
             wait_s = UNAVAILABLE_PAUSE_S if unavailable else pause_s
             self._view.restarts += 1
             self._view.next_start_time = self._now_ms() + int(wait_s * 1000)
-            text = self._view.text
+            text = self._last_error.rstrip(".")
             if not unavailable:
-                text = f"ended with status {status}" + (f": {text}" if text else "")
+                text = f"ended {_how(status)}" + (f": {text}" if text else "")
                 log.warning("The pipeline %s; it is started again in %g s.", text, wait_s)
-            self._say("unavailable" if unavailable else "restarting", text)
+            self._say("unavailable" if unavailable else "restarting", text or None)
             pause_s = min(pause_s * 2, RESTART_PAUSE_S_MAX)
             await self._pause(wait_s)
 
     async def _run_once(self, command: Command) -> int | None:
         """One life of the process: its exit status, None if it was stopped on purpose."""
         self._say("starting")
+        self._last_error = ""
         self._view.next_start_time = None
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, life = await loop.subprocess_exec(
+                lambda: Life(self._heard, self._changed.set),
                 *command.arguments,
                 env=command.environment,
                 stdin=asyncio.subprocess.PIPE,
@@ -111,52 +156,43 @@ class Supervisor:
                 start_new_session=True,  # so that all of it can be ended at once
             )
         except OSError as error:
-            self._view.text = str(error)
-            return 1
-        self._view.process_id = process.pid
-        listening = asyncio.create_task(self._listen(process))
-        ended = asyncio.create_task(process.wait())
+            self._last_error = f"{command.arguments[0]}: {error.strerror}"
+            return EXIT_NOT_STARTED
+        self._view.process_id = transport.get_pid()
         try:
-            while not ended.done():
-                if self._stopping or not await self._still_wanted(ended):
-                    await self._end(process)
-                    return None
-                waiting = asyncio.create_task(self._changed.wait())
-                await asyncio.wait([ended, waiting], return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                self._changed.clear()
-            return ended.result()
+            while await self._still_wanted(life):
+                await self._wait(None)
+            if life.exited.is_set():
+                return transport.get_returncode()
+            transport.terminate()  # it ends Java and the workers, in order
+            await _within(STOP_WITHIN_S, life.exited)
+            return None
         finally:
             self._view.process_id = None
-            _kill_group(process.pid, signal.SIGKILL)
-            await listening
+            _kill_group(transport.get_pid())
+            await life.exited.wait()
+            await _within(LAST_WORDS_WITHIN_S, life.silent)
+            transport.close()
 
-    async def _still_wanted(self, ended: asyncio.Task[int]) -> bool:
-        """False when nobody has wanted it for a while."""
+    async def _still_wanted(self, life: Life) -> bool:
+        """False when it has ended, or nobody has wanted it for a while."""
         deadline = asyncio.get_running_loop().time() + IDLE_S_MAX
-        while not self._wanted() and not self._stopping:
+        while not self._stopping and not life.exited.is_set():
+            if self._wanted():
+                return True
             left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0 or ended.done():
+            if left_s <= 0:
                 return False
             await self._wait(left_s)
-        return True
+        return False
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Pass on what the process says, and keep its last word for the status."""
-        assert process.stderr is not None
-        async for line in process.stderr:
-            text = line.decode(errors="replace").rstrip()
-            if READY_TEXT in text:
-                self._say("running", text.partition(READY_TEXT)[2].strip(": ") or None)
-            sys.stderr.write(f"{text}\n")
-            if " ERROR " in text:
-                self._view.text = text.partition("  ")[2].partition("  ")[2] or text
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        _kill_group(process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_WITHIN_S):
-                await process.wait()
+    def _heard(self, text: str) -> None:
+        """Pass on what the process says, and keep its last error for the status."""
+        sys.stderr.write(f"{text}\n")
+        if READY_TEXT in text:
+            self._say("running", text.partition(READY_TEXT)[2].strip(": ") or None)
+        if found := ERROR_LINE.match(text):
+            self._last_error = found["sentence"]
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, but not longer than the pipeline is wanted."""
@@ -168,9 +204,10 @@ class Supervisor:
             await self._wait(left_s)
 
     async def _wait(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
+        if seconds is None:
+            await self._changed.wait()
+        else:
+            await _within(seconds, self._changed)
         self._changed.clear()
 
     def _say(self, state: str, text: str | None = None) -> None:
@@ -178,6 +215,17 @@ class Supervisor:
         self._view.text = text
 
 
-def _kill_group(process_id: int, how: signal.Signals) -> None:
+def _how(status: int) -> str:
+    return f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for something, but no longer than this."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def _kill_group(process_id: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process_id, how)
+        os.killpg(process_id, signal.SIGKILL)

@@ -112,12 +112,14 @@ class Writer:
         answer: Callable[[int], bytes],
     ) -> None:
         """Append many messages, all or none. Raises what refuses them."""
-        self.flush()
-        self.stream.check_size(max(sizes))
-        self._remember_told()
-        first = self.stream.append(data, sizes, self._now_ms())
+        first = self._append_after_others(data, sizes)
         reply = Reply(session, Operation.AppendMessagesResponse, request_id, answer(first))
         self._appended([reply])
+
+    def append_own(self, payload: bytes) -> None:
+        """Append a message of the server itself, for which nobody waits. Raises what refuses it."""
+        self._append_after_others(payload, (len(payload),))
+        self._appended([])
 
     def flush(self) -> None:
         """Write what is waiting, now."""
@@ -183,6 +185,12 @@ class Writer:
         error = ResourceNotFoundException(f"stream {self.stream.name} was deleted")
         for reply in self._take_replies():
             reply.refuse(error)
+
+    def _append_after_others(self, data: bytes, sizes: Sequence[int]) -> int:
+        self.flush()
+        self.stream.check_size(max(sizes))
+        self._remember_told()
+        return self.stream.append(data, sizes, self._now_ms())
 
     def _after_refusal(
         self,

@@ -174,6 +174,16 @@ class Settings:
             aws_variables=("STREAM_MANAGER_READ_ONLY_DIRS",),
         ),
     ] = ()
+    iot_analytics_redirects: Annotated[
+        tuple[str, ...],
+        About(
+            "Where exports to IoT Analytics, which AWS has ended, go instead, channel by channel. "
+            'In penstock.toml also as a table: turbines = "kinesis:plant-7". Used by exports.',
+            is_table=True,
+            pattern=r"[a-zA-Z0-9_]{1,128}=kinesis:[a-zA-Z0-9_.-]{1,128}",
+            allowed_text="CHANNEL=kinesis:STREAM, as often as needed",
+        ),
+    ] = ()
     pipeline: Annotated[
         str,
         About(
@@ -232,6 +242,11 @@ class Settings:
         if collector.problems:
             raise SettingsError("\n".join(collector.problems))
         return Loaded(cls(**collector.values).checked(), collector.sources)
+
+    def kinesis_streams_by_channel(self) -> dict[str, str]:
+        """What iot_analytics_redirects says."""
+        pairs = (each.partition("=kinesis:") for each in self.iot_analytics_redirects)
+        return {channel: stream for channel, _, stream in pairs}
 
     def authentication_required(self) -> bool:
         """Whether clients must show a token."""

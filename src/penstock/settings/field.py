@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,10 @@ class About(NamedTuple):
     may_be_empty: bool = False
     aws_variables: tuple[str, ...] = ()
     default_text: str = ""
+    # A list of name=value, in a file also a table; and what each of them must look like.
+    is_table: bool = False
+    pattern: str = ""
+    allowed_text: str = ""
 
 
 class Setting(NamedTuple):
@@ -49,6 +54,8 @@ class Setting(NamedTuple):
     def allowed(self) -> str:
         """What a value must be, as the end of a sentence."""
         about = self.about
+        if about.allowed_text:
+            return about.allowed_text
         if self.kind is int:
             what = "a size" if about.is_bytes else "a whole number"
             return f"{what} from {self.shown(about.ge)} to {self.shown(about.le)}"
@@ -103,6 +110,8 @@ class Setting(NamedTuple):
             return self._within(value)
         if self.kind is bool and isinstance(value, bool):
             return value
+        if self.about.is_table and isinstance(value, dict):
+            return self._texts([f"{name}={each}" for name, each in value.items()])
         if self.kind is tuple and isinstance(value, list | tuple):
             return self._texts(value, folder)
         if self.kind is str and isinstance(value, str):
@@ -125,6 +134,8 @@ class Setting(NamedTuple):
             raise ValueError("the text is empty")
         if "\0" in text:
             raise ValueError("the text holds a zero byte, which no path or address can")
+        if self.about.pattern and not re.fullmatch(self.about.pattern, text):
+            raise ValueError(f"{text} does not have the form that is asked for")
         if self.about.choices:
             by_lower_case = {choice.lower(): choice for choice in self.about.choices}
             if text.lower() not in by_lower_case:
