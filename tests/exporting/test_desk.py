@@ -324,3 +324,32 @@ def test_without_bandwidth_nobody_gets_a_lease_until_there_is_some() -> None:
     office.now_ms = at_ms
     (again,) = office.take()
     assert again.stream_name == "a"
+
+
+def test_while_an_urgent_backlog_is_being_sent_the_bandwidth_is_kept_for_it() -> None:
+    office = Office(bandwidth_kbps=80)
+    office.open("low", export(priority=10))
+    office.open("high", export(priority=1))
+    office.append("high", 1000, size=100)
+    office.now_ms += 100
+    (lease,) = office.take()
+    office.append("low")
+    office.now_ms += 2_000  # enough has gathered for another portion
+    assert office.take() == []
+    at_ms = office.desk.next_time_ms()
+    assert at_ms is not None
+    assert at_ms > office.now_ms + 1_000, "nothing to do until a report comes"
+    office.desk.report(done(lease, 1000, 1000))
+    assert [each.stream_name for each in office.take()] == ["low"]
+
+
+def test_an_urgent_export_that_hangs_does_not_keep_the_bandwidth() -> None:
+    office = Office(bandwidth_kbps=80)
+    office.open("low", export(priority=10))
+    office.open("high", export(priority=1))
+    office.append("high", 1000, size=100)
+    office.now_ms += 100
+    office.take()
+    office.append("low")
+    office.now_ms += 4_000
+    assert [each.stream_name for each in office.take()] == ["low"]

@@ -20,6 +20,10 @@ class Bandwidth:
         self._available = 0.0
         self._at_ms = now_ms
 
+    @property
+    def is_limited(self) -> bool:
+        return self._bytes_per_ms is not None
+
     def portion(self, now_ms: int) -> int | None:
         """Bytes for one lease, taken out of the bucket; None without a limit, 0 if it is empty."""
         if self._bytes_per_ms is None:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 LEASE_MS = 12_000
 # Who has been due this long goes before everybody, once: the lowest priority gets a trickle.
 AGING_MS = 30_000
+# A lease without progress for this long is stuck at its destination.
+STUCK_MS = 3_000
 REPLAY_COUNT_MAX = 500
 # Workers learn within seconds that their export is gone; more than this never go at once.
 CANCELED_KEPT_MAX = 10_000
@@ -112,7 +114,7 @@ class ExportDesk:
         now_ms = self._now_ms()
         granted: list[Lease] = []
         for export in sorted(self._ready.values(), key=lambda each: _urgency(each, now_ms)):
-            if len(granted) >= count_max:
+            if len(granted) >= count_max or self._must_give_way(export, now_ms):
                 break
             lease = self._lease(export, worker, now_ms)
             if lease is None:
@@ -188,7 +190,12 @@ class ExportDesk:
         if self._timers:
             times.append(self._timers[0][0])
         if self._ready and somebody_waits:
-            times.append(self._bandwidth.next_portion_ms(self._now_ms()))
+            now_ms = self._now_ms()
+            first = min(self._ready.values(), key=lambda each: _urgency(each, now_ms))
+            if self._must_give_way(first, now_ms):
+                times.append(now_ms + STUCK_MS)
+            else:
+                times.append(self._bandwidth.next_portion_ms(now_ms))
         return min(times, default=None)
 
     # --- what people ask for ----------------------------------------------------------------
@@ -252,6 +259,22 @@ class ExportDesk:
             self._ready[export.key] = export
             self._on_due()
 
+    def _must_give_way(self, export: Export, now_ms: int) -> bool:
+        """Whether the bandwidth is meant for an export of higher priority that has more to send.
+
+        While that one sends its portion, the next one gathers; without this rule the less urgent
+        would take it, and both would go at the same pace. One that hangs keeps nobody waiting.
+        """
+        if not self._bandwidth.is_limited:
+            return False
+        urgency, _ = _urgency(export, now_ms)
+        return any(
+            other.priority < urgency
+            and other.next_sequence < other.stream.visible_next
+            and now_ms - other.progress_at_ms < STUCK_MS
+            for other in self._leased.values()
+        )
+
     def _lease(self, export: Export, worker: object, now_ms: int) -> Lease | None:
         portion = self._bandwidth.portion(now_ms)
         if portion == 0:
@@ -281,6 +304,7 @@ class ExportDesk:
         )
         export.lease = grant
         export.lease_until_ms = now_ms + LEASE_MS
+        export.progress_at_ms = now_ms
         export.due_since_ms = 0
         export.sent_bytes = 0
         del self._ready[export.key]

@@ -33,6 +33,7 @@ class Export:
     config: ExportConfig
     lease: Grant | None = None
     lease_until_ms: int = 0
+    progress_at_ms: int = 0  # last sign of progress under the present lease
     due_since_ms: int = 0
     waiting_for: str = ""
     retry_at_ms: int = 0
@@ -62,6 +63,7 @@ class Export:
 
     def note_sent(self, now_ms: int, messages: int, sent_bytes: int) -> None:
         self.recent.append((now_ms, messages, sent_bytes))
+        self.progress_at_ms = now_ms
         self._forget_old(now_ms)
 
     def rates(self, now_ms: int) -> tuple[float, float]:
