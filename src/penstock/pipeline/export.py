@@ -118,15 +118,20 @@ class ExportRun:
 
     def _export(self, destination: Destination) -> None:
         position = self.lease.start
-        while position < self.lease.stop and not self._time_to_stop():
+        while not self._is_over(position):
             blocks = self._read(position)
             if not blocks:
                 position += 1  # it was damaged, and is reported
                 continue
             for piece in self._pieces(blocks, destination):
-                position = self._settle(destination, piece)
-                if self._time_to_stop():
-                    break
+                position = piece.batch.sequence_numbers[-1] + 1
+                tally = self._settle(destination, piece)
+                # The last report is also the end: most leases are short, and a report costs as
+                # much as the sending of a message.
+                done = self._is_over(position, tally.sent_bytes)
+                self._report_tally(tally, position, done=done)
+                if done:
+                    return
         self._report(ExportReport(self.lease.lease_id, done=True))
 
     def _read(self, position: int) -> list[Block]:
@@ -153,8 +158,8 @@ class ExportRun:
         for block in blocks:
             yield from pieces(whole_batch(self.lease.stream_name, block), limits, size)
 
-    def _settle(self, destination: Destination, piece: Piece) -> int:
-        """Deliver or refuse every message of a piece; the next position."""
+    def _settle(self, destination: Destination, piece: Piece) -> Tally:
+        """Deliver or refuse every message of a piece."""
         tally = Tally()
         rest = piece.batch
         if piece.refusal is not None:
@@ -171,9 +176,7 @@ class ExportRun:
             if trouble is not None:
                 self._report_part(piece.batch, rest, tally)
                 raise trouble
-        position = piece.batch.sequence_numbers[-1] + 1
-        self._report_tally(tally, position)
-        return position
+        return tally
 
     def _report_part(self, batch: Batch, rest: Batch, tally: Tally) -> None:
         """Tell what is settled up to the first message that has to wait.
@@ -192,9 +195,9 @@ class ExportRun:
             if number < stop and number not in numbers
         ]
         part = Tally(len(sent), sum(map(len, sent)), refused)
-        self._report_tally(part, stop)
+        self._report_tally(part, stop, done=False)
 
-    def _report_tally(self, tally: Tally, position: int) -> None:
+    def _report_tally(self, tally: Tally, position: int, *, done: bool) -> None:
         self._sent_bytes += tally.sent_bytes
         self._report(
             ExportReport(
@@ -203,6 +206,7 @@ class ExportRun:
                 messages=tally.messages,
                 sent_bytes=tally.sent_bytes,
                 refused=tally.refused,
+                done=done,
             )
         )
 
@@ -268,9 +272,14 @@ class ExportRun:
             )
         )
 
-    def _time_to_stop(self) -> bool:
+    def _is_over(self, position: int, unreported_bytes: int = 0) -> bool:
+        """Whether the lease ends here: all is sent, or its time or bandwidth is used up."""
         limit = self.lease.bytes_max
-        return time.monotonic() > self._until or (limit is not None and self._sent_bytes >= limit)
+        return (
+            position >= self.lease.stop
+            or time.monotonic() > self._until
+            or (limit is not None and self._sent_bytes + unreported_bytes >= limit)
+        )
 
 
 class Tally:

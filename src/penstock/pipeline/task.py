@@ -112,6 +112,8 @@ class Worker:
                 run.run()
             except StreamManagerException as error:
                 log.warning("Export of stream %s stopped: %s", lease.stream_name, error)
+            except Exception:  # a thread that ends without a word would keep its task waiting
+                log.exception("Export of stream %s failed unexpectedly.", lease.stream_name)
             finally:
                 with self._lock:
                     del self._runs[lease.lease_id]
