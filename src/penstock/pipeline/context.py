@@ -56,6 +56,8 @@ def connect(gateway: Gateway, master: str, *, ui: bool = False) -> SparkContext:
         "spark.ui.retainedTasks": "1000",
     }.items():
         conf = conf.setIfMissing(key, value)
+    # Spark writes the properties of jobs there as they are, and ours hold the pipeline's token.
+    conf = conf.set("spark.eventLog.enabled", "false")
     if master.startswith("local"):
         conf = conf.setIfMissing("spark.driver.host", "127.0.0.1")
     return SparkContext(conf=conf)

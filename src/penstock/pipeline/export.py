@@ -126,8 +126,7 @@ class ExportRun:
             for piece in self._pieces(blocks, destination):
                 position = piece.batch.sequence_numbers[-1] + 1
                 tally = self._settle(destination, piece)
-                # The last report is also the end: most leases are short, and a report costs as
-                # much as the sending of a message.
+                # The last report is also the end: a lease of one message has one report, not two.
                 done = self._is_over(position, tally.sent_bytes)
                 self._report_tally(tally, position, done=done)
                 if done:

@@ -31,6 +31,8 @@ def packed(leases: Sequence[Lease], task_count_max: int) -> list[list[Lease]]:
     An export that failed last time may hang this time. Together in one task such exports cannot
     take every slot, one after the other.
     """
+    if task_count_max == 1:
+        return [list(leases)]
     troubled = [lease for lease in leases if lease.tries]
     healthy = [lease for lease in leases if not lease.tries]
     tasks = [troubled] if troubled else []
@@ -56,7 +58,7 @@ class Scheduler:
         self._free = slots
         self._changed = threading.Condition()
         self._stopped = False
-        # A thread that calls the JVM has its twin there: keep them, making a pair takes 5 ms.
+        # A thread that calls the JVM has its twin there: keep them, a new pair takes 7 ms.
         self._threads = ThreadPoolExecutor(slots, "penstock-jobs")
 
     def run(self) -> None:
@@ -104,8 +106,8 @@ class Scheduler:
 def submitter(context: SparkContext) -> Callable[[list[Assignment]], None]:
     """Runs assignments as one Spark job, a task each.
 
-    A job that brings its own data costs ten calls into the JVM and 30 ms. Here the jobs are made
-    once, one for each number of tasks, and what is to be done travels as a property: three calls.
+    Jobs are made once, one for each number of tasks, and what is to be done travels as a property.
+    Measured for a task that does nothing: 18 ms, and 24 ms for a job that brings its own data.
     """
     jobs: dict[int, Any] = {}
     lock = threading.Lock()

@@ -24,8 +24,8 @@ THREADS_MAX = 16
 # the thread goes on and keeps its lease, and neither slot nor neighbours wait.
 DETACH_AFTER_S = 1.0
 RENEW_INTERVAL_S = 3.0
-# A job's property, handed to each of its tasks. "secret" keeps it out of Spark's event logs.
-WORK_PROPERTY = "penstock.secret.work"
+# A job's property, handed to each of its tasks. It holds the token, see context.py: eventLog.
+WORK_PROPERTY = "penstock.work"
 
 
 class Address(NamedTuple):
