@@ -1,4 +1,4 @@
-"""Create, append, describe, list and delete, as protocol.md fixes them, over the wire."""
+"""Create, append, describe, list and delete, as the protocol fixes them, over the wire."""
 
 from __future__ import annotations
 
