@@ -70,7 +70,6 @@ class Writer:
         self._unsynced: list[Reply] = []
         self._syncing: list[Reply] = []
         self._sync: asyncio.Future[None] | None = None
-        self._sync_since = 0.0
         # Where the log ended when everything in it had been told. Not kept up to date while nothing
         # needs a sync; see _remember_told.
         self._told_end: End | None = None
@@ -237,7 +236,6 @@ class Writer:
     def _begin_sync(self) -> None:
         self._syncing, self._unsynced = self._unsynced, []
         end = self.stream.log.end()
-        self._sync_since = self._loop.time()
         try:
             work = self.stream.log.begin_sync()
         except OSError as error:
