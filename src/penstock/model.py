@@ -17,6 +17,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast, ge
 import msgspec
 from msgspec import Meta, Struct, field
 
+from penstock.learned import learn
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -426,6 +428,7 @@ def plain(value: Any) -> Any:
 
 def converted(values: Any, kind: type[StructType]) -> StructType:
     """Most values fit as they are; those that do not get a second chance, normalised."""
+    learn(kind)
     try:
         return msgspec.convert(values, kind, builtin_types=WIRE_TYPES)
     except msgspec.ValidationError:

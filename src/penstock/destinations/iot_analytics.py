@@ -58,6 +58,9 @@ class Answer(msgspec.Struct, rename="camel"):
     batch_put_message_error_entries: list[ErrorEntry] | None = None
 
 
+ANSWERS = msgspec.json.Decoder(Answer)
+
+
 class IoTAnalyticsDestination:
     """One channel. Message ids are the prefix, a part that no other exporter has, and the number.
 
@@ -133,7 +136,7 @@ class IoTAnalyticsDestination:
 
     def _errors(self, answer: bytes) -> list[ErrorEntry]:
         try:
-            found = msgspec.json.decode(answer, type=Answer)
+            found = ANSWERS.decode(answer)
         except msgspec.MsgspecError as error:
             raise Transient(f"{self._target}: the answer makes no sense: {error}") from error
         return found.batch_put_message_error_entries or []

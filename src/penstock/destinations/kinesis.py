@@ -62,6 +62,9 @@ class Answer(msgspec.Struct):
     Records: list[Result]
 
 
+ANSWERS = msgspec.json.Decoder(Answer)
+
+
 class KinesisDestination:
     """One data stream.
 
@@ -139,7 +142,7 @@ class KinesisDestination:
 
     def _results(self, answer: bytes) -> list[Result]:
         try:
-            return msgspec.json.decode(answer, type=Answer).Records
+            return ANSWERS.decode(answer).Records
         except msgspec.MsgspecError as error:
             raise Transient(f"{self._target}: the answer makes no sense: {error}") from error
 

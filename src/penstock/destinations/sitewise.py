@@ -11,7 +11,7 @@ from penstock.destinations.aws import Denied, Service
 from penstock.destinations.base import Batch, BatchLimits, Context, Delivery, Timeouts, Transient
 from penstock.destinations.parts import RequestRefused, send_in_parts
 from penstock.destinations.sitewise_entry import (
-    Answer,
+    ANSWERS,
     Checked,
     EntryErrors,
     Request,
@@ -114,7 +114,7 @@ class SiteWiseDestination:
             "batch_put_asset_property_value", msgspec.json.encode(request), entries=[]
         )
         try:
-            found = msgspec.json.decode(answer, type=Answer).error_entries
+            found = ANSWERS.decode(answer).error_entries
         except msgspec.MsgspecError as error:
             raise Transient(f"{self._target}: the answer makes no sense: {error}") from error
         errors = {entry.entry_id: entry for entry in found}

@@ -110,6 +110,10 @@ class Answer(Struct, rename="camel"):
     error_entries: list[EntryErrors]
 
 
+ENTRIES = msgspec.json.Decoder(Entry)
+ANSWERS = msgspec.json.Decoder(Answer)
+
+
 @dataclass(frozen=True)
 class Checked:
     """What of a message can be sent, and why the rest, or all of it, cannot."""
@@ -121,7 +125,7 @@ class Checked:
 def checked(payload: bytes) -> Checked:
     """The entry in a payload, if it keeps the service's rules."""
     try:
-        entry = msgspec.json.decode(payload, type=Entry)
+        entry = ENTRIES.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Checked(refusal=f"not a PutAssetPropertyValueEntry: {error}")
     if broken := broken_rule(entry):

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Self, TypeAlias, TypedDict, Unpack
 import msgspec
 from msgspec import Meta
 
+from penstock.learned import learn
 from penstock.testing.errors import LocalCloudError
 from penstock.testing.http_server import Request
 
@@ -159,6 +160,7 @@ def _fields_of(knob: AnyKnob) -> dict[str, Any]:
 
 
 def _checked(fields: Mapping[str, Any]) -> AnyKnob:
+    learn(AnyKnob)
     try:
         knob: AnyKnob = msgspec.convert(fields, AnyKnob, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
