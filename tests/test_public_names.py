@@ -57,6 +57,7 @@ AWS_NAMES = [
     "Variant",
 ]
 OUR_NAMES = [
+    "AppendedOnce",
     "AppendedRange",
     "AsyncStreamManagerClient",
     "Block",

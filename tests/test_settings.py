@@ -128,6 +128,7 @@ def test_every_setting_has_a_variable_of_its_own(key):
     special |= dict.fromkeys(["waiting_reads_max", "connections_max"], "9")
     special |= {"requests_in_flight_max": "9", "pipeline": "external"}
     special |= {"iot_analytics_redirects": "a=kinesis:b,c=kinesis:d"}
+    special |= {"spark_conf": "spark.a=1,spark.b=2"}
     text = special.get(key, texts[setting.kind])
 
     loaded = load(environ={f"PENSTOCK_{key.upper()}": text})
@@ -272,7 +273,7 @@ def test_a_file_that_is_not_toml_is_refused_with_its_path(tmp_path, content):
         ("Port = 1", 'unknown key "Port" in {path}. Did you mean "port"?'),
         ("zzz = 1", 'unknown key "zzz" in {path}. `penstock config`'),
         ("[exports]\nthreads = 1", 'unknown table "exports" in {path}.'),
-        ("[[transforms]]\nsql = '1'", 'unknown key "transforms" in {path}.'),
+        ("[[pumps]]\nsql = '1'", 'unknown key "pumps" in {path}.'),
         ("STREAM_MANAGER_SERVER_PORT = 1", 'Its key is "port".'),
     ],
 )
@@ -508,9 +509,27 @@ def test_redirects_are_a_table_in_a_file_and_a_list_elsewhere(tmp_path):
     assert from_file.kinesis_streams_by_channel() == {"turbines": "plant-7"}
 
 
-@pytest.mark.parametrize("value", ["plant-7", "parquet:x", "kinesis:", "kinesis:not a name"])
+def test_a_redirect_leads_to_kinesis_or_to_a_folder(tmp_path):
+    path = tmp_path / "penstock.toml"
+    path.write_text(
+        "[iot_analytics_redirects]\n"
+        'turbines = "kinesis:plant-7"\npumps = "parquet:/var/lib/my tables/_a/analytics"\n'
+    )
+    settings = load(config_path=str(path)).settings
+    assert settings.kinesis_streams_by_channel() == {"turbines": "plant-7"}
+    assert settings.tables_by_channel() == {"pumps": "/var/lib/my tables/_a/analytics"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("plant-7", "kinesis:", "kinesis:not a name"),
+        *("parquet:x", "parquet:tables/x", "parquet:/", "parquet:/a/", "parquet:s3a://b/t"),
+        *("parquet:/a,b", "parquet:/a/_hidden", "parquet:/.hidden"),
+    ],
+)
 def test_a_redirect_to_anything_else_is_refused(tmp_path, value):
     path = tmp_path / "penstock.toml"
     path.write_text(f'[iot_analytics_redirects]\nturbines = "{value}"\n')
-    with pytest.raises(SettingsError, match="Give CHANNEL=kinesis:STREAM, as often as needed"):
+    with pytest.raises(SettingsError, match="Give CHANNEL=kinesis:STREAM or CHANNEL=parquet:/FOL"):
         load(config_path=str(path))

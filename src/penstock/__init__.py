@@ -77,13 +77,14 @@ from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.client.aio import AsyncStreamManagerClient
-    from penstock.client.calls import AppendedRange
+    from penstock.client.calls import AppendedOnce, AppendedRange
     from penstock.client.sync import StreamManagerClient
 
 SDK_VERSION = __version__
 
 # Loaded when first used: who only wants the model pays neither for sockets nor for asyncio.
 _HOMES = {
+    "AppendedOnce": "penstock.client.calls",
     "AppendedRange": "penstock.client.calls",
     "AsyncStreamManagerClient": "penstock.client.aio",
     "StreamManagerClient": "penstock.client.sync",
@@ -91,6 +92,7 @@ _HOMES = {
 
 __all__ = [
     "SDK_VERSION",
+    "AppendedOnce",
     "AppendedRange",
     "AssetPropertyValue",
     "AsyncStreamManagerClient",

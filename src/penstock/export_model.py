@@ -26,6 +26,7 @@ class Lease(Model):
     tries: int = 0  # failed attempts since the last success
     bytes_max: int | None = None
     dead_letter_ids: list[int] = []  # to be sent instead of the range
+    stream_id: str = ""  # another one for a stream that was deleted and made again
 
 
 class Refusal(Model):
@@ -41,7 +42,8 @@ class ExportReport(Model):
     lease_id: int
     next_sequence_number: Sequence | None = None  # everything below is delivered or refused
     messages: Count = 0
-    sent_bytes: Count = 0
+    sent_bytes: Count = 0  # of messages
+    file_bytes: Count = 0  # of files that messages name
     refused: list[Refusal] = []
     replayed_ids: list[int] = []
     error: str | None = None

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
-from moto.server import ThreadedMotoServer
 from s3_export import BUCKET, STATUS_STREAM, THREE_PARTS
 from s3_front import S3Front
 from scripted_service import ScriptedService
@@ -20,6 +16,7 @@ from surroundings import Surroundings
 from penstock.destinations.base import Timeouts
 from penstock.destinations.s3 import S3Destination
 from penstock.model import S3ExportTaskExecutorConfig, StatusConfig, StatusLevel
+from penstock.testing import LocalCloud
 
 
 @pytest.fixture
@@ -46,53 +43,29 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture(scope="session")
-def moto_url() -> Iterator[str]:
-    """Kinesis and S3 as moto plays them, behind real HTTP."""
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+@pytest.fixture
+def cloud(aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCloud]:
+    """An empty cloud that the environment leads to."""
+    with LocalCloud(region="eu-west-1") as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
+        yield running
 
 
-@pytest.fixture(scope="session")
-def moto_s3(moto_url: str) -> Iterator[Any]:
-    """A client to look into the cloud with. One for every test would take most of its time."""
-    client = botocore.session.Session().create_client(
-        "s3",
-        region_name="eu-west-1",
-        endpoint_url=moto_url,
-        aws_access_key_id="AKIDEXAMPLE",
-        aws_secret_access_key="secret",
-    )
+@pytest.fixture
+def s3_client(cloud: LocalCloud) -> Iterator[Any]:
+    """A client to look into the cloud with."""
+    cloud.s3.create_bucket(BUCKET)
+    client = cloud.client("s3")
     yield client
     client.close()
 
 
 @pytest.fixture
-def moto(aws: None, moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty cloud that the environment leads to."""
-    urllib.request.urlopen(
-        urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
-    ).close()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_url)
-    return moto_url
-
-
-@pytest.fixture
-def s3_client(moto: str, moto_s3: Any) -> Any:
-    place = {"LocationConstraint": "eu-west-1"}
-    moto_s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration=place)
-    return moto_s3
-
-
-@pytest.fixture
 def front(
-    s3_client: Any, moto: str, service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+    s3_client: Any, cloud: LocalCloud, service: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> S3Front:
-    """Everything goes to moto, unless `fault` says otherwise."""
-    door = S3Front(moto, time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()))
+    """Everything goes to the cloud, unless `fault` says otherwise."""
+    door = S3Front(cloud.endpoint)
     service.answer = door.answer
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", service.url)
     return door

@@ -1,9 +1,8 @@
-"""moto's S3 behind a door that sees every request and can refuse it."""
+"""The local cloud's S3 behind a door that sees every request and can refuse it."""
 
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -11,21 +10,17 @@ from urllib.parse import parse_qs, urlsplit
 
 from scripted_service import Answer, Deed, Request
 
-# moto says of every upload that it was begun when S3 learnt to do uploads in parts.
-INITIATED = re.compile(rb"<Initiated>[^<]*</Initiated>")
 FORWARDED_HEADERS = ("etag", "content-type", "x-amz-request-id", "x-amz-checksum-crc32")
 
 
 class S3Front:
-    """The `answer` of a ScriptedService. `fault` is asked before a request goes on to moto."""
+    """The `answer` of a ScriptedService. `fault` is asked before a request goes on to the cloud."""
 
-    def __init__(self, moto_url: str, uploads_begun: str) -> None:
-        """`uploads_begun` is the time, as S3 writes it, of all uploads that are listed."""
-        self._moto = urlsplit(moto_url)
-        self._uploads_begun = uploads_begun
+    def __init__(self, cloud_url: str) -> None:
+        self._cloud = urlsplit(cloud_url)
         self.fault: Callable[[str], Deed | None] = lambda _: None
         self.operations: list[str] = []
-        # Those that moto has done, in that order.
+        # Those that the cloud has done, in that order.
         self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
@@ -40,20 +35,19 @@ class S3Front:
         return answer
 
     def _forwarded(self, request: Request) -> Answer:
-        connection = HTTPConnection(self._moto.hostname or "", self._moto.port or 80, timeout=30)
+        connection = HTTPConnection(self._cloud.hostname or "", self._cloud.port or 80, timeout=30)
         hidden = ("expect", "connection", "content-length")
         asked = {name: text for name, text in request.headers.items() if name not in hidden}
         connection.request(request.method, request.target, request.body, asked)
         response = connection.getresponse()
         body = response.read()
         connection.close()
-        begun = f"<Initiated>{self._uploads_begun}</Initiated>".encode()
         kept = {
             name: value
             for name, value in response.getheaders()
             if name.lower() in FORWARDED_HEADERS
         }
-        return Answer(response.status, INITIATED.sub(begun, body), kept)
+        return Answer(response.status, body, kept)
 
 
 def operation_of(request: Request) -> str:

@@ -9,7 +9,11 @@ from penstock.destinations.base import Batch, Context, LeaseLost
 from penstock.errors import StreamManagerException
 
 STREAM = "machines"
-SETTINGS = {"kinesis_inter_call_delay_ms": 1000, "s3_part_bytes_min": 5 * 1024 * 1024}
+SETTINGS = {
+    "kinesis_inter_call_delay_ms": 1000,
+    "read_only_dirs": [],
+    "s3_part_bytes_min": 5 * 1024 * 1024,
+}
 
 
 @dataclass
@@ -20,12 +24,20 @@ class Surroundings:
     appended: list[tuple[str, bytes]] = field(default_factory=list)
     # Raised by append as long as it is set, as the server's client would.
     append_error: StreamManagerException | None = None
+    file_bytes: list[int] = field(default_factory=list)
     keep_alive_count: int = 0
     # Raised by keep_alive as long as it is set.
     lease_lost: LeaseLost | None = None
 
     def context(self) -> Context:
-        return Context(STREAM, "to-cloud", self.settings, self.keep_alive, self.append)
+        return Context(
+            STREAM,
+            "to-cloud",
+            self.settings,
+            self.keep_alive,
+            self.append,
+            self.file_bytes.append,
+        )
 
     def keep_alive(self) -> None:
         self.keep_alive_count += 1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import string
-import subprocess
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.java_gateway import launch_gateway
 
 from penstock.destinations.java_time import RULES, PatternError, formatted
+from penstock.pipeline.jvm import find_java, spark_home, start_gateway
 
 JAVA_PROGRAM = Path(__file__).parent / "JavaTime.java"
 NANOS_PER_SECOND = 10**9
@@ -73,17 +76,26 @@ def midnight_ns(day: date) -> int:
     return int(at.timestamp()) * NANOS_PER_SECOND
 
 
-def results_of_java(patterns: list[str], moments: list[int]) -> list[list[str]]:
+@pytest.fixture
+def java_time() -> Iterator[Any]:
+    """JAVA_PROGRAM in the JVM that exports run in, compiled there: one call answers everything."""
+    process = start_gateway(find_java(), spark_home(), [])
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYSPARK_GATEWAY_PORT", str(process.port))
+            patch.setenv("PYSPARK_GATEWAY_SECRET", process.secret)
+            gateway = launch_gateway()
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(JAVA_PROGRAM.read_text())
+        yield compiler.getClassLoader().loadClass("JavaTime").newInstance()
+        gateway.shutdown()
+    finally:
+        process.stop()
+
+
+def results_of_java(java_time: Any, patterns: list[str], moments: list[int]) -> list[list[str]]:
     instants = " ".join(f"{ns // NANOS_PER_SECOND}.{ns % NANOS_PER_SECOND}" for ns in moments)
-    done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", str(JAVA_PROGRAM)],
-        input="\n".join([instants, *patterns]),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = java_time.apply("\n".join([instants, *patterns])).splitlines()
     assert len(lines) == len(patterns)
     return [line.split("\t") if line != "!" else ["!"] * len(moments) for line in lines]
 
@@ -95,11 +107,13 @@ def our_result(pattern: str, moment_ns: int) -> str:
         return "!"
 
 
-def test_every_letter_in_every_count_prints_what_java_prints_or_fails_where_java_fails() -> None:
+def test_every_letter_in_every_count_prints_what_java_prints_or_fails_where_java_fails(
+    java_time: Any,
+) -> None:
     patterns = every_letter_and_count() + COMBINED
     moments = moments_ns()
 
-    expected = results_of_java(patterns, moments)
+    expected = results_of_java(java_time, patterns, moments)
 
     different = [
         f"{pattern} at {moment_ns} is {ours!r}, in Java {theirs!r}"

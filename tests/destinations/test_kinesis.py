@@ -1,4 +1,4 @@
-"""Exports to Kinesis: against moto where all is well, against a script where it is not."""
+"""Exports to Kinesis: against the local cloud if all is well, against a script if it is not."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from penstock.destinations.base import Blocked, Delivery, Timeouts, Transient
 from penstock.destinations.batching import pieces
 from penstock.destinations.kinesis import KinesisDestination, partition_keys, request_body
 from penstock.model import MIB, KinesisConfig
+from penstock.testing import LocalCloud
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
@@ -67,13 +68,13 @@ def payloads_in(request: Request) -> list[bytes]:
     return [base64.b64decode(record["Data"]) for record in request.json()["Records"]]
 
 
-# --- with moto ----------------------------------------------------------------------------------
+# --- with the local cloud -----------------------------------------------------------------------
 
 
 @pytest.fixture
-def kinesis_client(moto: str) -> Iterator[Any]:
-    client = botocore.session.Session().create_client("kinesis")
-    client.create_stream(StreamName="plant", ShardCount=1)
+def kinesis_client(cloud: LocalCloud) -> Iterator[Any]:
+    cloud.kinesis.create_stream("plant")
+    client = cloud.client("kinesis")
     yield client
     client.close()
 

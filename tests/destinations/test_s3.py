@@ -1,4 +1,4 @@
-"""S3 tasks that work: uploads and their statuses, against moto."""
+"""S3 tasks that work: uploads and their statuses, against the local cloud."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from s3_export import (
     BUCKET,
     content,
+    failing,
     open_uploads,
     parts_sent,
     statuses,
     task,
     told,
 )
-from s3_front import S3Front
+from s3_front import S3Front, s3_error
 from surroundings import STREAM, Surroundings, batch_of
 
 from penstock.destinations.base import Delivery, Transient
@@ -91,6 +92,25 @@ def test_a_file_above_the_threshold_is_sent_in_parts(
 
     assert ("CreateMultipartUpload" in front.operations) == in_parts
     assert parts_sent(front) == ([1, 2] if in_parts else [])
+
+
+def test_the_bytes_of_files_are_counted_request_by_request(
+    front: S3Front, make_export: Any, small: Path, large: Path, surroundings: Surroundings
+) -> None:
+    make_export().send(batch_of(task(small), task(large)))
+
+    assert sorted(surroundings.file_bytes) == [1000, 2 * MIB, 5 * MIB, 5 * MIB]
+
+
+def test_what_was_sent_in_vain_is_counted_too(
+    front: S3Front, make_export: Any, small: Path, surroundings: Surroundings
+) -> None:
+    front.fault = failing("PutObject", answer=s3_error("SlowDown", 503))
+    export = make_export()
+    with pytest.raises(Transient):
+        export.send(batch_of(task(small)))
+
+    assert surroundings.file_bytes == [1000]
 
 
 def test_the_smallest_part_is_a_setting(

@@ -1,4 +1,4 @@
-"""S3 tasks that fail, for good or for a while, against moto behind a door that can fail."""
+"""S3 tasks that fail, for good or for a while; the cloud is behind a door that can fail."""
 
 from __future__ import annotations
 
@@ -65,6 +65,23 @@ def test_a_file_that_is_not_there_fails_the_task(
     assert message.status_context.s3_export_task_definition is not None
     assert told(surroundings) == [Status.Failure]
     assert front.operations == []
+
+
+def test_a_file_outside_of_the_allowed_folders_fails_the_task(
+    front: S3Front, make_export: Any, tmp_path: Path, small: Path, surroundings: Surroundings
+) -> None:
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    (inputs / "link").symlink_to(small)
+    surroundings.settings["read_only_dirs"] = [str(inputs)]
+
+    fails(make_export(), task(inputs / "link"), surroundings, str(small), "read_only_dirs")
+
+    assert told(surroundings) == [Status.Failure]
+    assert front.operations == []
+    (inputs / "link").unlink()
+    (inputs / "link").write_bytes(b"inside")
+    assert make_export().send(batch_of(task(inputs / "link"))) == Delivery()
 
 
 def test_a_payload_that_is_no_task_fails_with_what_is_known_of_it(

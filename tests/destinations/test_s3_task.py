@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.destinations.s3_task import TaskInvalid, key_at, metadata_of, parsed_task, path_of
+from penstock.destinations.s3_task import (
+    TaskInvalid,
+    allowed_path,
+    key_at,
+    metadata_of,
+    parsed_task,
+    path_of,
+)
 from penstock.model import S3ExportTaskDefinition
 from penstock.util import Util
 
@@ -49,6 +57,36 @@ def test_every_form_of_a_file_url_names_its_file(url: str, path: str) -> None:
 def test_what_is_no_local_file_is_invalid(url: str, words: str) -> None:
     with pytest.raises(TaskInvalid, match=words):
         path_of(url)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """A folder `in` with a file, one `out` with another, and symbolic links both ways."""
+    for name in ("in", "out", "in-other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    (tmp_path / "in" / "way-out").symlink_to(tmp_path / "out" / "file")
+    (tmp_path / "out" / "way-in").symlink_to(tmp_path / "in" / "file")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    return tmp_path
+
+
+@pytest.mark.parametrize("folder", ["in", "link", "in/"])
+@pytest.mark.parametrize("path", ["in/file", "out/way-in", "link/file", "out/../in/file"])
+def test_a_file_below_an_allowed_folder_may_be_read(folders: Path, folder: str, path: str) -> None:
+    allowed = ["/nowhere", f"{folders}/{folder}"]
+    assert allowed_path(f"{folders}/{path}", allowed) == str(folders / "in" / "file")
+
+
+@pytest.mark.parametrize("path", ["out/file", "in/way-out", "in-other/file", "in/../out/file"])
+def test_a_file_elsewhere_may_not_be_read(folders: Path, path: str) -> None:
+    allowed = [str(folders / "in"), "/nowhere"]
+    with pytest.raises(TaskInvalid, match=f"below {folders}/in or /nowhere: .* read_only_dirs"):
+        allowed_path(f"{folders}/{path}", allowed)
+
+
+def test_without_allowed_folders_every_file_may_be_read(folders: Path) -> None:
+    assert allowed_path(f"{folders}/in/way-out", []) == f"{folders}/in/way-out"
 
 
 @pytest.mark.parametrize(

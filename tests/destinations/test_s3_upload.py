@@ -244,7 +244,8 @@ def test_all_pages_of_uploads_and_parts_are_read_and_the_newest_upload_is_taken(
     monkeypatch.setenv("AWS_ENDPOINT_URL", service.url)
     service.answer = answer
     opened = Service("s3", "S3")
-    upload = ObjectUpload(opened, "bucket", "data/object", {}, Source.at(str(path)))
+    sent: list[int] = []
+    upload = ObjectUpload(opened, "bucket", "data/object", {}, Source.at(str(path)), sent.append)
 
     found = upload.unfinished(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
     too_late = upload.unfinished(datetime(2026, 1, 2, tzinfo=UTC).timestamp())

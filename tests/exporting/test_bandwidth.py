@@ -30,6 +30,7 @@ def test_the_average_stays_below_the_limit_whatever_is_sent() -> None:
         assert portion is not None
         overshoot = portion + 70_000  # the last batch goes beyond the portion
         sent += overshoot
+        bandwidth.owe(overshoot - portion, now_ms)
         bandwidth.settle(portion, overshoot)
     assert 0.95 * 60_000_000 < sent < 1.05 * 60_000_000
 
@@ -48,6 +49,14 @@ def test_idle_time_is_not_saved_up_for_ever() -> None:
     while (portion := bandwidth.portion(3_600_000)) != 0:
         portions.append(portion)
     assert sum(filter(None, portions)) <= 1_500_000
+
+
+def test_time_that_was_not_saved_up_pays_for_nothing_that_is_owed() -> None:
+    bandwidth = Bandwidth(8_000, 0)
+    assert bandwidth.portion(1_000) == 500_000
+    bandwidth.owe(2_000_000, 60_000)
+    assert bandwidth.portion(60_999) == 0
+    assert bandwidth.portion(61_001) == 500_000
 
 
 def test_a_portion_is_never_too_small_for_a_message() -> None:

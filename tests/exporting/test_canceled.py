@@ -61,13 +61,13 @@ def test_all_tasks_that_wait_are_doomed() -> None:
 
 def test_the_task_in_flight_is_left_to_who_executes_it() -> None:
     export = export_of(5, telling())
-    export.lease = Grant(1, None, 0, 5, None)
+    export.lease = Grant(1, 0, 5, None)
     assert numbers(doomed_tasks(export, 5)) == [1, 2, 3, 4]
 
 
 def test_a_replay_of_dead_letters_has_no_waiting_task_in_flight() -> None:
     export = export_of(2, telling())
-    export.lease = Grant(1, None, 0, 0, None, replay=(7,))
+    export.lease = Grant(1, 0, 0, None, replay=(7,))
     assert numbers(doomed_tasks(export, 2)) == [0, 1]
 
 

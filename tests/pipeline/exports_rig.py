@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.client.sync import StreamManagerClient
@@ -26,6 +26,7 @@ from server_process import ServerProcess
 PIPELINE_START_S = 60.0
 DELIVERY_S = 30.0
 POLL_S = 0.02
+PIPELINE_TOKEN = "a-token-of-the-operator"
 
 
 class Rig:
@@ -157,7 +158,11 @@ def _children(process_id: int) -> list[int]:
     """Children of every thread: Java's are those of the thread that started them."""
     children: list[int] = []
     for thread in os.listdir(f"/proc/{process_id}/task"):
-        with open(f"/proc/{process_id}/task/{thread}/children") as file:
+        # Threads come and go meanwhile.
+        with (
+            suppress(FileNotFoundError),
+            open(f"/proc/{process_id}/task/{thread}/children") as file,
+        ):
             children += map(int, file.read().split())
     return children
 

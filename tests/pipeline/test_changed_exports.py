@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from export_payloads import s3_export, s3_task, statuses
-from exports_rig import Rig, first_arrivals, numbered, running_rig, wait_until
+from exports_rig import PIPELINE_START_S, Rig, first_arrivals, numbered, running_rig, wait_until
 
 from failure_logs import show_on_failure
-from penstock.model import MIB, Status
+from penstock.model import MIB, S3ExportTaskExecutorConfig, Status
 from penstock.testing import UploadState
 
 BATCH_SIZE = 20
@@ -90,26 +91,26 @@ def test_a_deleted_stream_stops_its_export(rig: Rig) -> None:
 
 
 def test_a_deleted_stream_cancels_the_upload_in_flight(rig: Rig, tmp_path: Path) -> None:
-    rig.cloud.s3.create_bucket("bucket")
+    rig.cloud.s3.create_bucket("changed")
     knob = rig.cloud.s3.slow(1)
     file = tmp_path / "file"
     file.touch()
     os.truncate(file, 100 * MIB)  # in parts, several seconds
     rig.create("upload-statuses")
     rig.create("uploads", s3_task_executor=[s3_export("upload-statuses")])
-    rig.append("uploads", [s3_task(file, "bucket", "key")])
+    rig.append("uploads", [s3_task(file, "changed", "key")])
     knob.wait_used(4)
 
     rig.client.delete_message_stream("uploads")
 
     wait_until(
-        lambda: (0, Status.Canceled) in statuses(rig, "upload-statuses"),
+        lambda: (0, Status.Canceled) in statuses(rig.client, "upload-statuses"),
         "the upload to be canceled",
-        shown=lambda: statuses(rig, "upload-statuses"),
+        shown=lambda: statuses(rig.client, "upload-statuses"),
     )
-    (upload,) = rig.cloud.s3.uploads("bucket")
+    (upload,) = rig.cloud.s3.uploads("changed")
     assert upload.state == UploadState.ABORTED
-    assert rig.cloud.s3.keys("bucket") == []
+    assert rig.cloud.s3.keys("changed") == []
 
 
 def test_an_added_export_starts_at_the_beginning_and_leaves_the_first_alone(rig: Rig) -> None:
@@ -159,7 +160,24 @@ def test_a_full_batch_does_not_wait_for_the_interval(rig: Rig) -> None:
     assert rig.cloud.sink("interval").messages() == numbered(5)
 
 
-@pytest.fixture
+@pytest.mark.slow
+def test_what_does_not_fill_a_batch_goes_when_its_interval_is_over(rig: Rig) -> None:
+    interval_s = 60  # the smallest that is allowed
+    sink = rig.cloud.sink("elapsed")
+    config = rig.json_export("elapsed", batch_size=5, batch_interval_millis=interval_s * 1000)
+    rig.create("elapsed", http=[config])
+    before_s = time.time()
+    rig.append("elapsed", numbered(3))
+    appended_s = time.time()
+
+    sink.wait_for_messages(3, interval_s + 30)
+
+    (arrival,) = [entry for entry in rig.cloud.requests() if entry.target == "elapsed"]
+    assert before_s + interval_s <= arrival.time_s < appended_s + interval_s + 10
+    assert sink.messages() == numbered(3)
+
+
+@pytest.fixture(scope="module")
 def narrow_rig(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Rig]:
@@ -176,7 +194,7 @@ def test_with_little_bandwidth_the_urgent_backlog_goes_first(narrow_rig: Rig) ->
     payloads = [b"%01000d" % number for number in range(600)]  # 3 s worth of each
     rig.create("warm-up", http=[rig.json_export("warm-up")])
     rig.append("warm-up", numbered(1))
-    rig.wait_until_exported("warm-up", 1)
+    rig.wait_until_exported("warm-up", 1, timeout_s=PIPELINE_START_S)
     for sink, priority in ((low, 10), (high, 1)):
         rig.create(sink.name, http=[rig.json_export(sink.name, priority=priority, disabled=True)])
         rig.append(sink.name, payloads)
@@ -194,3 +212,46 @@ def test_with_little_bandwidth_the_urgent_backlog_goes_first(narrow_rig: Rig) ->
     ]
     # 1.2 MB at 200 kB/s, but for the burst at the start and the last portion.
     assert arrivals[-1] - arrivals[0] > 4
+
+
+def test_the_files_of_s3_tasks_count_for_the_bandwidth(narrow_rig: Rig, tmp_path: Path) -> None:
+    rig = narrow_rig
+    rig.cloud.s3.create_bucket("changed")
+    file = tmp_path / "file"
+    file.write_bytes(bytes(800_000))  # 4 s worth
+    rig.create("file", s3_task_executor=[S3ExportTaskExecutorConfig("export")])
+    rig.append("file", [s3_task(file, "changed", "key")])
+    rig.wait_until_exported("file", 1, timeout_s=PIPELINE_START_S)
+
+    sink = rig.cloud.sink("after-the-file")
+    rig.create(sink.name, http=[rig.json_export(sink.name)])
+    rig.append(sink.name, numbered(1))
+    sink.wait_for_messages(1)
+
+    # Of the 4 s one and a half had gathered before: a second's worth, and the portion.
+    (upload,) = [entry for entry in rig.cloud.requests() if entry.operation == "PutObject"]
+    (arrival,) = [entry for entry in rig.cloud.requests() if entry.target == sink.name]
+    assert arrival.time_s - upload.time_s > 2
+
+
+@pytest.mark.slow
+def test_with_little_bandwidth_a_low_priority_waits_for_half_a_minute_and_not_for_ever(
+    narrow_rig: Rig,
+) -> None:
+    rig = narrow_rig
+    low, high = rig.cloud.sink("trickle"), rig.cloud.sink("flood")
+    payloads = [b"%01000d" % number for number in range(10_000)]  # 50 s worth
+    rig.create(high.name, http=[rig.json_export(high.name, priority=1)])
+    rig.append(high.name, payloads)
+    high.wait_for_messages(100)
+    rig.create(low.name, http=[rig.json_export(low.name, priority=10)])
+    rig.append(low.name, numbered(1))
+    due_s = time.time()
+
+    low.wait_for_messages(1, timeout_s=60)
+
+    (arrival,) = [entry for entry in rig.cloud.requests() if entry.target == low.name]
+    assert 29 < arrival.time_s - due_s < 40
+    assert high.message_count < len(payloads)
+    high.wait_for_messages(len(payloads), timeout_s=60)
+    assert high.messages() == payloads

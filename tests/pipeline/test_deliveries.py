@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from export_payloads import s3_export, s3_task, sitewise_entry, statuses
+from export_payloads import s3_export, s3_task, sitewise_entry, sitewise_values, statuses
 from exports_rig import Rig, numbered, wait_until
 
 from penstock.model import (
@@ -87,18 +87,15 @@ def test_iot_analytics_gets_every_message_under_unique_ids(rig: Rig) -> None:
 def test_sitewise_gets_every_value(rig: Rig) -> None:
     count = 105
     rig.create("sitewise", iot_sitewise=[IoTSiteWiseConfig("export")])
-    rig.append("sitewise", [sitewise_entry(number) for number in range(count)])
+    rig.append("sitewise", [sitewise_entry(number, "/pump/speed") for number in range(count)])
 
     rig.wait_until_exported("sitewise", count)
 
-    entries = rig.cloud.sitewise.entries()
-    assert [value["value"]["integerValue"] for entry in entries for value in entry.values] == list(
-        range(count)
-    )
+    assert sitewise_values(rig, "/pump/speed") == list(range(count))
 
 
 def test_s3_tasks_are_done_in_order_and_leave_their_statuses(rig: Rig, tmp_path: Path) -> None:
-    rig.cloud.s3.create_bucket("bucket")
+    rig.cloud.s3.create_bucket("delivered")
     rig.create("statuses")
     rig.create("s3", s3_task_executor=[s3_export("statuses")])
     sizes = [1, 1000, 6 * 1024 * 1024]  # the last one is sent in parts
@@ -106,14 +103,18 @@ def test_s3_tasks_are_done_in_order_and_leave_their_statuses(rig: Rig, tmp_path:
     for at, content in enumerate(contents):
         file = tmp_path / f"{at}.bin"
         file.write_bytes(content)
-        rig.append("s3", [s3_task(file, "bucket", f"key-{at}")])
+        rig.append("s3", [s3_task(file, "delivered", f"key-{at}")])
 
     rig.wait_until_exported("s3", len(sizes))
 
-    assert [stored.key for stored in rig.cloud.s3.stored("bucket")] == ["key-0", "key-1", "key-2"]
+    assert [stored.key for stored in rig.cloud.s3.stored("delivered")] == [
+        "key-0",
+        "key-1",
+        "key-2",
+    ]
     for at, content in enumerate(contents):
-        assert rig.cloud.s3.object("bucket", f"key-{at}").body == content
-    assert statuses(rig, "statuses") == [
+        assert rig.cloud.s3.object("delivered", f"key-{at}").body == content
+    assert statuses(rig.client, "statuses") == [
         (number, status) for number in range(3) for status in (Status.InProgress, Status.Success)
     ]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from exports_rig import PIPELINE_START_S, definition, numbered
+from exports_rig import PIPELINE_START_S, PIPELINE_TOKEN, definition, numbered
 
 from failure_logs import show_on_failure
 from penstock.client.sync import StreamManagerClient
@@ -18,18 +17,7 @@ from penstock.model import HTTPConfig
 from penstock.testing import LocalCloud
 from server_process import STOP_TIMEOUT_S, ServerProcess, clean_environment
 
-TOKEN = "a-token-of-the-operator"
 WAIT_MS = 10_000
-
-
-@pytest.fixture
-def lone_server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
-    """A server that leaves its exports to others."""
-    env = {"PENSTOCK_PIPELINE": "external", "PENSTOCK_PIPELINE_TOKEN": TOKEN}
-    server = ServerProcess(tmp_path, env=env)
-    show_on_failure(request, server.log_path)
-    with server:
-        yield server
 
 
 def test_a_pipeline_that_runs_alone_does_the_exports_until_it_is_stopped(
@@ -47,7 +35,7 @@ def test_a_pipeline_that_runs_alone_does_the_exports_until_it_is_stopped(
             command,
             stdin=subprocess.DEVNULL,
             stderr=log,
-            env=clean_environment() | {"PENSTOCK_PIPELINE_TOKEN": TOKEN},
+            env=clean_environment() | {"PENSTOCK_PIPELINE_TOKEN": PIPELINE_TOKEN},
         ) as pipeline,
     ):
         sink = cloud.sink("alone")
@@ -66,7 +54,7 @@ def test_a_pipeline_that_runs_alone_does_the_exports_until_it_is_stopped(
 def test_a_lease_of_an_earlier_server_moves_no_position_of_this_one(
     lone_server: ServerProcess,
 ) -> None:
-    with WorkerClient("127.0.0.1", lone_server.port, auth_token=TOKEN) as worker:
+    with WorkerClient("127.0.0.1", lone_server.port, auth_token=PIPELINE_TOKEN) as worker:
         config = HTTPConfig("export", "http://127.0.0.1:9/")
         worker.create_message_stream(definition("stream", http=[config]))
         worker.append_messages("stream", numbered(10))
@@ -86,12 +74,12 @@ def test_a_lease_of_an_earlier_server_moves_no_position_of_this_one(
 def test_leases_of_a_pipeline_that_goes_are_given_to_the_next_at_once(
     lone_server: ServerProcess,
 ) -> None:
-    with WorkerClient("127.0.0.1", lone_server.port, auth_token=TOKEN) as first:
+    with WorkerClient("127.0.0.1", lone_server.port, auth_token=PIPELINE_TOKEN) as first:
         config = HTTPConfig("export", "http://127.0.0.1:9/")
         first.create_message_stream(definition("stream", http=[config]))
         first.append_messages("stream", numbered(10))
         (lease,) = first.watch_exports(10, WAIT_MS).leases
         first.report_export(ExportReport(lease.lease_id, next_sequence_number=4, messages=4))
-    with WorkerClient("127.0.0.1", lone_server.port, auth_token=TOKEN) as second:
+    with WorkerClient("127.0.0.1", lone_server.port, auth_token=PIPELINE_TOKEN) as second:
         (lease,) = second.watch_exports(10, WAIT_MS).leases
         assert (lease.start, lease.stop) == (4, 10)

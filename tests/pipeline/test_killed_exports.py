@@ -7,10 +7,13 @@ arrived twice.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from export_payloads import s3_task
 from exports_rig import (
     Rig,
     first_arrivals,
@@ -18,7 +21,10 @@ from exports_rig import (
     kill,
     numbered,
     python_workers,
+    wait_until,
 )
+
+from penstock.model import MIB, S3ExportTaskExecutorConfig
 
 EXPORT_COUNT = 3
 BATCH_SIZE = 50
@@ -48,7 +54,6 @@ def driver(rig: Rig) -> int:
 
 
 def workers(rig: Rig) -> int:
-    """Two at once: each time the server waits 12 s for a word of theirs."""
     victims = python_workers(rig)[:2]
     for process_id in victims:
         kill(process_id)
@@ -89,3 +94,33 @@ def test_a_kill_loses_nothing_and_repeats_at_most_a_batch_per_export(
         assert first_arrivals(arrived) == numbered(total)
         repeated = len(arrived) - total
         assert repeated <= killed * BATCH_SIZE, f"{repeated} messages came twice"
+
+
+def test_after_a_kill_an_upload_goes_on_without_the_parts_that_have_arrived(
+    rig: Rig, tmp_path: Path
+) -> None:
+    rig.cloud.s3.create_bucket("killed")
+    rig.cloud.s3.slow(0.3)
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(60 * MIB))  # 12 parts, 4 at a time
+    rig.create("killed-upload", s3_task_executor=[S3ExportTaskExecutorConfig("export")])
+    rig.append("killed-upload", [s3_task(file, "killed", "key")])
+    wait_until(
+        lambda: any(len(upload.parts) >= 4 for upload in rig.cloud.s3.uploads("killed")),
+        "four parts to arrive",
+    )
+    arrived = {part.number for upload in rig.cloud.s3.uploads("killed") for part in upload.parts}
+
+    for process_id in python_workers(rig):
+        kill(process_id)
+
+    rig.wait_until_exported("killed-upload", 1)
+    (upload,) = rig.cloud.s3.uploads("killed")
+    numbers = [part.number for part in upload.parts]
+    looked_count = rig.cloud.request_count("s3", "ListMultipartUploads", "killed")
+    assert looked_count > 1, "the kill did not interrupt it"
+    assert set(numbers) == set(range(1, 13))
+    assert [number for number in arrived if numbers.count(number) > 1] == []
+    # The four that were on their way may have come twice.
+    assert len(numbers) <= 12 + 4
+    assert rig.cloud.s3.object("killed", "key").body == file.read_bytes()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from export_payloads import s3_export, s3_task, sitewise_entry, statuses
+from export_payloads import s3_export, s3_task, sitewise_entry, sitewise_values, statuses
 from exports_rig import Rig, first_arrivals, numbered, wait_until
 
 from penstock.model import IoTAnalyticsConfig, IoTSiteWiseConfig, KinesisConfig, Status
@@ -109,33 +109,28 @@ def test_sitewise_that_throttles_and_fails_entries_gets_every_value(rig: Rig) ->
     rig.cloud.sitewise.throttle(times=1)
     rig.cloud.sitewise.fail_records(indexes=(1, 2), times=1, after=1)
     rig.create("values", iot_sitewise=[IoTSiteWiseConfig("export")])
-    rig.append("values", [sitewise_entry(number) for number in range(count)])
+    rig.append("values", [sitewise_entry(number, "/valve/state") for number in range(count)])
 
     view = rig.wait_until_exported("values", count)
 
-    values = [
-        value["value"]["integerValue"]
-        for entry in rig.cloud.sitewise.entries()
-        for value in entry.values
-    ]
-    assert sorted(set(values)) == list(range(count))
+    assert sorted(set(sitewise_values(rig, "/valve/state"))) == list(range(count))
     assert (view.delivered_messages, view.refused_messages) == (count, 0)
 
 
 def test_an_s3_task_that_fails_at_first_has_one_start_and_one_end(rig: Rig, tmp_path: Path) -> None:
-    rig.cloud.s3.create_bucket("bucket")
+    rig.cloud.s3.create_bucket("troubled")
     knob = rig.cloud.s3.fail(operation="PutObject", times=2)
     file = tmp_path / "file"
     file.write_bytes(b"content")
     rig.create("task-statuses")
     rig.create("task", s3_task_executor=[s3_export("task-statuses")])
-    rig.append("task", [s3_task(file, "bucket", "key")])
+    rig.append("task", [s3_task(file, "troubled", "key")])
 
     rig.wait_until_exported("task", 1)
 
     assert knob.used == 2
-    assert rig.cloud.s3.object("bucket", "key").body == b"content"
-    assert statuses(rig, "task-statuses") == [(0, Status.InProgress), (0, Status.Success)]
+    assert rig.cloud.s3.object("troubled", "key").body == b"content"
+    assert statuses(rig.client, "task-statuses") == [(0, Status.InProgress), (0, Status.Success)]
 
 
 def test_neighbours_of_a_hanging_and_a_denying_destination_go_on(rig: Rig) -> None:
@@ -214,9 +209,12 @@ def test_the_server_stops_although_a_destination_hangs_and_goes_on_later(rig: Ri
     rig.create("never", http=[rig.json_export("never")])
     rig.append("never", numbered(10))
     hang.wait_used()
+    log_start = len(rig.server.log)
 
     rig.server.stop()
-    assert "Traceback" not in rig.server.log
+    said = rig.server.log[log_start:]
+    assert "Traceback" not in said
+    assert "Python worker exited" not in said
     hang.release()
     rig.server.restart()
 

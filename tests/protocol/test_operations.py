@@ -65,6 +65,16 @@ NUMBERS = {
     "ReplayDeadLettersResponse": 79,
     "PurgeDeadLetters": 80,
     "PurgeDeadLettersResponse": 81,
+    "AppendOnce": 82,
+    "AppendOnceResponse": 83,
+    "ReportTransforms": 84,
+    "ReportTransformsResponse": 85,
+    "DescribeTransforms": 86,
+    "DescribeTransformsResponse": 87,
+    "ResetTransform": 88,
+    "ResetTransformResponse": 89,
+    "SurveyStreams": 90,
+    "SurveyStreamsResponse": 91,
 }
 
 # Wire names in their order; what is required stands in front of the bar.
@@ -81,11 +91,16 @@ REQUEST_FIELDS = {
     66: "requestId streamName | readMessagesOptions",
     68: "requestId | countMax waitMillis",
     70: "requestId report |",
-    72: "requestId | leaseIds",
+    72: "requestId | leaseIds unusedIds",
     74: "requestId |",
     76: "requestId | streamName exportIdentifier ids afterId countMax",
     78: "requestId | streamName exportIdentifier ids",
     80: "requestId | streamName exportIdentifier ids",
+    82: "requestId name sizes data writer batch | chunk",
+    84: "requestId | reports",
+    86: "requestId |",
+    88: "requestId name start |",
+    90: "requestId |",
 }
 
 RESPONSE_FIELDS = {
@@ -108,6 +123,11 @@ RESPONSE_FIELDS = {
     77: "requestId status errorMessage deadLetters",
     79: "requestId status errorMessage count",
     81: "requestId status errorMessage count",
+    83: "requestId status errorMessage firstSequenceNumber lastSequenceNumber storedCount",
+    85: "requestId status errorMessage orders folder",
+    87: "requestId status errorMessage transforms",
+    89: "requestId status errorMessage generation",
+    91: "requestId status errorMessage survey",
 }
 
 DEFINITION = {"name": "S", "strategyOnFull": 0}
@@ -129,6 +149,11 @@ SMALLEST_REQUESTS: dict[int, dict[str, Any]] = {
     76: {},
     78: {},
     80: {},
+    82: {"name": "S", "sizes": b"\x01\x00\x00\x00", "data": b"x", "writer": "w", "batch": 0},
+    84: {},
+    86: {},
+    88: {"name": "t", "start": "earliest"},
+    90: {},
 }
 
 
@@ -243,6 +268,11 @@ def test_operations_from_64_up_are_extensions_and_no_others() -> None:
         Operation.FindDeadLetters: "export-status",
         Operation.ReplayDeadLetters: "export-status",
         Operation.PurgeDeadLetters: "export-status",
+        Operation.AppendOnce: "append-once",
+        Operation.ReportTransforms: "export-work",
+        Operation.DescribeTransforms: "export-status",
+        Operation.ResetTransform: "export-status",
+        Operation.SurveyStreams: "survey",
     }
     assert set(extensions.values()) == set(Extension.ALL)
     assert all((operation >= 64) == (operation in extensions) for operation in OPERATIONS)

@@ -11,6 +11,7 @@ from log.helpers import files, flip, tree
 from penstock.block import ENTRY_BYTES
 from penstock.errors import StoreError, StoreInUse
 from penstock.model import Persistence
+from penstock.streams import origins
 from penstock.streams import verify as verify_module
 from penstock.streams.exports import ExportProgress
 from penstock.streams.manager import StreamManager
@@ -315,6 +316,19 @@ def test_a_stream_without_a_sound_definition_is_damage_of_the_store(
 def test_a_store_in_use_is_not_checked(root: str) -> None:
     with owned(root, 77), pytest.raises(StoreInUse, match="in use by process 77"):
         verify(root)
+
+
+def test_a_damaged_line_of_origins_is_a_finding_and_a_torn_end_is_not(
+    root: str, folder: Path
+) -> None:
+    line = origins.journal_line(origins.Record(origins.Origin("w", 0, 0), [(0, 1)], 0, 0))
+    (folder / "origins").write_bytes(line + line[:-5])
+    stream = only_stream(root)
+    assert stream.findings == []
+    assert stream.notes == ["origins: the last line is torn and left out"]
+
+    flip(folder / "origins", 100)
+    assert only_stream(root).findings == ["origins: line 1 is damaged and left out"]
 
 
 def test_something_else_is_no_store(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from botocore.exceptions import ClientError
 from cloud_clients import Clients, refused, send
@@ -106,10 +108,28 @@ def test_finished_parts_can_be_listed_after_a_crash(clients: Clients, bucket: st
     upload_id = clients.s3.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
     clients.s3.upload_part(Bucket=bucket, Key="big", UploadId=upload_id, PartNumber=1, Body=PART)
 
-    uploads = clients.s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
-    assert [(found["Key"], found["UploadId"]) for found in uploads] == [("big", upload_id)]
+    (found,) = clients.s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    assert (found["Key"], found["UploadId"]) == ("big", upload_id)
     parts = clients.s3.list_parts(Bucket=bucket, Key="big", UploadId=upload_id)["Parts"]
     assert [(part["PartNumber"], part["Size"]) for part in parts] == [(1, len(PART))]
+
+
+def test_each_open_upload_is_listed_with_the_time_of_its_creation(
+    cloud: LocalCloud, clients: Clients, bucket: str
+) -> None:
+    before_s = time.time()
+    for key in ("first", "second"):
+        clients.s3.create_multipart_upload(Bucket=bucket, Key=key)
+    cloud.forget()
+
+    listed = {
+        found["Key"]: found["Initiated"].timestamp()
+        for found in clients.s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    }
+
+    created = {upload.key: upload.created_s for upload in cloud.s3.uploads(bucket)}
+    assert before_s <= created["first"] < created["second"] <= time.time()
+    assert listed == pytest.approx(created, abs=0.002)
 
 
 def test_a_part_that_is_too_small_is_refused_at_the_end(

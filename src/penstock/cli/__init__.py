@@ -27,9 +27,11 @@ COMMANDS = {
     "read": "penstock.cli.messages:read",
     "status": "penstock.cli.status:status",
     "dead-letters": "penstock.cli.dead_letters:dead_letters",
+    "transforms": "penstock.cli.transforms:transforms",
     "config": "penstock.cli.config:config",
     "verify": "penstock.cli.verify:verify",
     "pipeline": "penstock.cli.pipeline:pipeline",
+    "fleet": "penstock.cli.fleet:fleet",
     "local-cloud": "penstock.cli.local_cloud:local_cloud",
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 
 import click
 
 from penstock import logs
 from penstock.cli.output import CommandFailed, Status
+from penstock.settings import SETTINGS
 
 TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
 
@@ -27,6 +30,12 @@ TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
 @click.option("--ui/--no-ui", default=False, help="Spark's own web page.")
 @click.option("--jvm-args", default="", metavar="TEXT", help="More arguments for Java.")
 @click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark's own, such as spark.executor.memory=1g; as often as needed.",
+)
+@click.option(
     "--log-level",
     default="INFO",
     type=click.Choice(list(logs.LEVELS), case_sensitive=False),
@@ -40,6 +49,7 @@ def pipeline(
     threads: int,
     ui: bool,
     jvm_args: str,
+    conf: tuple[str, ...],
     log_level: str,
     follow_parent: bool,
 ) -> int:
@@ -69,5 +79,18 @@ def pipeline(
         slots=threads,
         ui=ui,
         jvm_args=jvm_args,
+        conf=_pairs(conf),
         follow_parent=follow_parent,
     )
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    """Spark's settings by name."""
+    for each in given:
+        if not re.fullmatch(SETTINGS["spark_conf"].about.pattern, each):
+            raise CommandFailed(
+                f"--conf {each} is not KEY=VALUE with a key of Spark, such as "
+                f"spark.executor.memory=1g.",
+                Status.WRONG_USAGE,
+            )
+    return {key: value for key, _, value in (each.partition("=") for each in given)}

@@ -1,4 +1,4 @@
-"""`penstock status`: what the exports are doing."""
+"""`penstock status`: what exports and transforms are doing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from penstock.cli.output import (
     write,
 )
 from penstock.cli.streams import json_option
+from penstock.cli.transforms import show_transforms, shown_clock
 from penstock.export_model import ExportView, PipelineView
-from penstock.units import rounded_bytes, shown_time
+from penstock.transforms.reports import TransformView
+from penstock.units import rounded_bytes
 
 if TYPE_CHECKING:
     from penstock.client.calls import ExportsInfo
@@ -53,49 +55,57 @@ WATCH_INTERVAL_S = 1.0
 @json_option
 @connection_options
 def status(server: Server, watch: bool, as_json: bool) -> None:
-    """Show what every export is doing.
+    """Show what every export and every transform is doing.
 
     State, lag, rate, last error and next try of each, and the pipeline that does the work.
     """
     with server.connected() as client:
         if not watch:
-            _show(client.describe_exports(), as_json)
+            _show(client.describe_exports(), client.describe_transforms(), as_json)
             return
         while True:
-            _show_again(client.describe_exports(), as_json)
+            _show_again(client.describe_exports(), client.describe_transforms(), as_json)
             time.sleep(WATCH_INTERVAL_S)
 
 
-def _show(info: ExportsInfo, as_json: bool) -> None:
+def _show(info: ExportsInfo, transforms: list[TransformView], as_json: bool) -> None:
     if as_json:
-        show_json(_as_json(info))
+        show_json(_as_json(info, transforms))
         return
     say(_pipeline_line(info.pipeline))
-    if not info.exports:
+    if info.exports:
+        _show_exports(info)
+    else:
         say("No stream has an export.")
-        return
+    if transforms:
+        say("")
+        show_transforms(transforms)
+
+
+def _show_exports(info: ExportsInfo) -> None:
     show_table(COLUMNS, [_row(view) for view in info.exports])
     for view in info.exports:
         for note in notes(view):
             say(printable(f"{view.stream_name}, export {view.export_identifier}: {note}"))
 
 
-def _show_again(info: ExportsInfo, as_json: bool) -> None:
+def _show_again(info: ExportsInfo, transforms: list[TransformView], as_json: bool) -> None:
     """A new picture on a terminal; elsewhere one after another, in JSON a line each."""
     if as_json:
-        say(json.dumps(_as_json(info), ensure_ascii=False))
+        say(json.dumps(_as_json(info, transforms), ensure_ascii=False))
         return
     if output_is_terminal():
         write(CLEAR_SCREEN)
-    _show(info, as_json)
+    _show(info, transforms, as_json)
     if not output_is_terminal():
         say("")
 
 
-def _as_json(info: ExportsInfo) -> dict[str, Any]:
+def _as_json(info: ExportsInfo, transforms: list[TransformView]) -> dict[str, Any]:
     return {
         "pipeline": info.pipeline.as_dict(),
         "exports": [view.as_dict() for view in info.exports],
+        "transforms": [view.as_dict() for view in transforms],
     }
 
 
@@ -140,11 +150,6 @@ def notes(view: ExportView) -> Iterator[str]:
     if view.lost_messages:
         count = plural(view.lost_messages, "message")
         yield f"{count} had been removed from the stream before they could be sent"
-
-
-def shown_clock(time_ms: int) -> str:
-    """The time of day, in UTC: 12:00:00Z."""
-    return f"{shown_time(time_ms).rpartition('T')[2].partition('.')[0]}Z"
 
 
 def shown_age(age_ms: int) -> str:

@@ -11,7 +11,14 @@ from typing import Self, TypeVar
 
 from penstock.block import Block
 from penstock.client import calls
-from penstock.client.calls import AppendedRange, Call, ExportsInfo, ExtensionMissing
+from penstock.client.calls import (
+    AppendedOnce,
+    AppendedRange,
+    Call,
+    ExportsInfo,
+    ExtensionMissing,
+    PackedPayloads,
+)
 from penstock.client.channel import Channel
 from penstock.client.endpoint import Backoff, endpoint_for, fresh
 from penstock.client.fallback import PlainAppends, portions
@@ -31,6 +38,8 @@ from penstock.model import (
 )
 from penstock.protocol.codec import append_request
 from penstock.protocol.operations import Operation
+from penstock.survey_model import StoreSurvey
+from penstock.transforms.reports import TransformView
 
 Result = TypeVar("Result")
 
@@ -122,6 +131,25 @@ class AsyncStreamManagerClient:
         except ExtensionMissing:
             return await self._append_one_by_one(stream_name, checked)
 
+    async def append_once(
+        self,
+        stream_name: str,
+        payloads: Iterable[bytes] | PackedPayloads,
+        *,
+        writer: str,
+        batch: int,
+        chunk: int = 0,
+    ) -> AppendedOnce:
+        """Store many messages that may be sent again, and store them once.
+
+        `writer` names who sends, for example a job and its part; its batches ascend, and so do the
+        chunks of a batch. Send the next chunk when the one before is answered. After an error send
+        the same messages under the same three again: what is stored already is not stored again.
+        Of the last 10,000 writers of a stream the last chunk is remembered. Only for servers that
+        offer this; UnknownOperationException from others.
+        """
+        return await self._perform(calls.append_once(stream_name, payloads, writer, batch, chunk))
+
     async def read_blocks(
         self, stream_name: str, options: ReadMessagesOptions | None = None
     ) -> list[Block]:
@@ -186,6 +214,21 @@ class AsyncStreamManagerClient:
                 Operation.PurgeDeadLetters, stream_name, export_identifier, ids
             )
         )
+
+    async def describe_transforms(self) -> list[TransformView]:
+        """Every declared transform's state, lag and troubles."""
+        return await self._perform(calls.describe_transforms())
+
+    async def reset_transform(self, name: str, start: str = "earliest") -> int:
+        """Have a transform begin again: at the earliest or latest message, or at a number.
+
+        The old checkpoint is kept aside; the number of the new one is returned.
+        """
+        return await self._perform(calls.reset_transform(name, start))
+
+    async def survey_streams(self) -> StoreSurvey:
+        """What all streams hold, told without reading a payload, and the server's clock."""
+        return await self._perform(calls.survey_streams())
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -40,8 +40,10 @@ from penstock.protocol.operations import (
     OPERATIONS,
     AppendMessageResponse,
     AppendMessagesResponse,
+    AppendOnceResponse,
     DescribeExportsResponse,
     DescribeMessageStreamResponse,
+    DescribeTransformsResponse,
     FindDeadLettersResponse,
     ListStreamsResponse,
     Operation,
@@ -49,7 +51,11 @@ from penstock.protocol.operations import (
     ReadBlocksResponse,
     ReadMessagesResponse,
     ReplayDeadLettersResponse,
+    ResetTransformResponse,
+    SurveyStreamsResponse,
 )
+from penstock.survey_model import StoreSurvey
+from penstock.transforms.reports import TransformView
 
 # The frame limit minus what stands before the payload, at its longest.
 PAYLOAD_BYTES_MAX = FRAME_LENGTH_MAX - 512
@@ -66,6 +72,29 @@ class AppendedRange(NamedTuple):
 
     first_sequence_number: int
     last_sequence_number: int
+
+
+class AppendedOnce(NamedTuple):
+    """What became of a batch that may have been sent before.
+
+    The numbers are None if its messages do not stand together, or if a later chunk is stored
+    already. `stored_count` is how many this call has stored: none if all of them were there.
+    """
+
+    first_sequence_number: int | None
+    last_sequence_number: int | None
+    stored_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPayloads:
+    """Payloads in the form in which they travel: for who has them so already.
+
+    `data` holds them one after another, `sizes` a little-endian u32 for each.
+    """
+
+    sizes: bytes
+    data: bytes
 
 
 class ExtensionMissing(UnknownOperationException):
@@ -143,15 +172,34 @@ def list_streams() -> Call[list[str]]:
 
 def append_messages(stream_name: str, payloads: Sequence[bytes]) -> Call[AppendedRange]:
     """All payloads in one request; `checked_payloads` has seen them."""
-    sizes = array("I", map(len, payloads))
-    if byteorder == "big":
-        sizes.byteswap()
+    packed = _packed(payloads)
     return checked_call(
         Operation.AppendMessages,
         _appended_range,
         name=stream_name,
-        sizes=sizes.tobytes(),
-        data=b"".join(payloads),
+        sizes=packed.sizes,
+        data=packed.data,
+    )
+
+
+def append_once(
+    stream_name: str,
+    payloads: Iterable[bytes] | PackedPayloads,
+    writer: str,
+    batch: int,
+    chunk: int,
+) -> Call[AppendedOnce]:
+    if not isinstance(payloads, PackedPayloads):
+        payloads = _packed(checked_payloads(payloads))
+    return checked_call(
+        Operation.AppendOnce,
+        _appended_once,
+        name=stream_name,
+        sizes=payloads.sizes,
+        data=payloads.data,
+        writer=writer,
+        batch=batch,
+        chunk=chunk,
     )
 
 
@@ -207,6 +255,18 @@ def treat_dead_letters(
         export_identifier=export_identifier,
         ids=list(ids),
     )
+
+
+def describe_transforms() -> Call[list[TransformView]]:
+    return checked_call(Operation.DescribeTransforms, _transform_views)
+
+
+def reset_transform(name: str, start: str) -> Call[int]:
+    return checked_call(Operation.ResetTransform, _generation, name=name, start=start)
+
+
+def survey_streams() -> Call[StoreSurvey]:
+    return checked_call(Operation.SurveyStreams, _survey)
 
 
 def appended(operation: int, values: Values) -> int:
@@ -270,6 +330,13 @@ def checked_payloads(payloads: Iterable[bytes]) -> list[bytes]:
     if not checked:
         raise ValidationException("payloads: must have at least one payload")
     return checked
+
+
+def _packed(payloads: Sequence[bytes]) -> PackedPayloads:
+    sizes = array("I", map(len, payloads))
+    if byteorder == "big":
+        sizes.byteswap()
+    return PackedPayloads(sizes.tobytes(), b"".join(payloads))
 
 
 def check_read_timeout(options: ReadMessagesOptions | None, request_timeout_s: float) -> None:
@@ -357,6 +424,14 @@ def _appended_range(response: AppendMessagesResponse) -> AppendedRange:
     )
 
 
+def _appended_once(response: AppendOnceResponse) -> AppendedOnce:
+    return AppendedOnce(
+        response.first_sequence_number,
+        response.last_sequence_number,
+        _present(response.stored_count, "storedCount"),
+    )
+
+
 def _messages(response: ReadMessagesResponse) -> list[Message]:
     messages = _present(response.messages, "messages")
     for message in messages:
@@ -387,6 +462,18 @@ def _exports_info(response: DescribeExportsResponse) -> ExportsInfo:
 
 def _dead_letters(response: FindDeadLettersResponse) -> list[DeadLetter]:
     return _present(response.dead_letters, "deadLetters")
+
+
+def _transform_views(response: DescribeTransformsResponse) -> list[TransformView]:
+    return _present(response.transforms, "transforms")
+
+
+def _survey(response: SurveyStreamsResponse) -> StoreSurvey:
+    return _present(response.survey, "survey")
+
+
+def _generation(response: ResetTransformResponse) -> int:
+    return _present(response.generation, "generation")
 
 
 def _count(response: ReplayDeadLettersResponse | PurgeDeadLettersResponse) -> int:

@@ -14,7 +14,14 @@ from typing import ClassVar, Self, TypeVar
 
 from penstock.block import Block
 from penstock.client import calls
-from penstock.client.calls import AppendedRange, Call, ExportsInfo, ExtensionMissing
+from penstock.client.calls import (
+    AppendedOnce,
+    AppendedRange,
+    Call,
+    ExportsInfo,
+    ExtensionMissing,
+    PackedPayloads,
+)
 from penstock.client.endpoint import Backoff, endpoint_for, fresh
 from penstock.client.fallback import PlainAppends, append_frames, portions
 from penstock.client.following import Following, Start, survivable
@@ -36,6 +43,8 @@ from penstock.model import (
 )
 from penstock.protocol.codec import append_request
 from penstock.protocol.operations import Extension, Operation
+from penstock.survey_model import StoreSurvey
+from penstock.transforms.reports import TransformView
 
 Result = TypeVar("Result")
 
@@ -141,6 +150,25 @@ class StreamManagerClient:
         except ExtensionMissing:
             return self._append_one_by_one(stream_name, checked)
 
+    def append_once(
+        self,
+        stream_name: str,
+        payloads: Iterable[bytes] | PackedPayloads,
+        *,
+        writer: str,
+        batch: int,
+        chunk: int = 0,
+    ) -> AppendedOnce:
+        """Store many messages that may be sent again, and store them once.
+
+        `writer` names who sends, for example a job and its part; its batches ascend, and so do the
+        chunks of a batch. Send the next chunk when the one before is answered. After an error send
+        the same messages under the same three again: what is stored already is not stored again.
+        Of the last 10,000 writers of a stream the last chunk is remembered. Only for servers that
+        offer this; UnknownOperationException from others.
+        """
+        return self._perform(calls.append_once(stream_name, payloads, writer, batch, chunk))
+
     def read_blocks(
         self, stream_name: str, options: ReadMessagesOptions | None = None
     ) -> list[Block]:
@@ -205,6 +233,21 @@ class StreamManagerClient:
                 Operation.PurgeDeadLetters, stream_name, export_identifier, ids
             )
         )
+
+    def describe_transforms(self) -> list[TransformView]:
+        """Every declared transform's state, lag and troubles."""
+        return self._perform(calls.describe_transforms())
+
+    def reset_transform(self, name: str, start: str = "earliest") -> int:
+        """Have a transform begin again: at the earliest or latest message, or at a number.
+
+        The old checkpoint is kept aside; the number of the new one is returned.
+        """
+        return self._perform(calls.reset_transform(name, start))
+
+    def survey_streams(self) -> StoreSurvey:
+        """What all streams hold, told without reading a payload, and the server's clock."""
+        return self._perform(calls.survey_streams())
 
     # --- life ----------------------------------------------------------------------------------
 

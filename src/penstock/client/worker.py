@@ -12,8 +12,10 @@ from penstock.protocol.operations import (
     Operation,
     RenewLeasesResponse,
     ReportExportResponse,
+    ReportTransformsResponse,
     WatchExportsResponse,
 )
+from penstock.transforms.reports import Order, TransformReport
 
 
 class Work(NamedTuple):
@@ -28,6 +30,13 @@ class LostLeases(NamedTuple):
 
     ids: list[int]
     canceled_ids: list[int]
+
+
+class Orders(NamedTuple):
+    """Transforms that are to run, and the folder for their checkpoints."""
+
+    orders: list[Order]
+    folder: str
 
 
 class WorkerClient(StreamManagerClient):
@@ -50,9 +59,19 @@ class WorkerClient(StreamManagerClient):
         """
         return self._perform(calls.checked_call(Operation.ReportExport, _held, report=report))
 
+    def report_transforms(self, reports: list[TransformReport]) -> Orders:
+        """Tell what the transforms do; which ones are to run."""
+        return self._perform(
+            calls.checked_call(Operation.ReportTransforms, _orders, reports=reports)
+        )
+
     def renew_leases(self, lease_ids: list[int]) -> LostLeases:
         """Keep leases; those that are lost."""
         return self._perform(calls.checked_call(Operation.RenewLeases, _lost, lease_ids=lease_ids))
+
+    def give_back_leases(self, lease_ids: list[int]) -> None:
+        """Leases that this client took, except those that another one reported of or renewed."""
+        self._perform(calls.checked_call(Operation.RenewLeases, _lost, unused_ids=lease_ids))
 
 
 def _work(response: WatchExportsResponse) -> Work:
@@ -61,6 +80,10 @@ def _work(response: WatchExportsResponse) -> Work:
 
 def _held(response: ReportExportResponse) -> tuple[bool, bool]:
     return bool(response.lease_held), bool(response.canceled)
+
+
+def _orders(response: ReportTransformsResponse) -> Orders:
+    return Orders(response.orders or [], response.folder or "")
 
 
 def _lost(response: RenewLeasesResponse) -> LostLeases:

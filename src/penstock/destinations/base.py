@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.errors import PenstockError
 
@@ -108,6 +108,8 @@ class Context:
     # Appends to another stream of the server: (stream name, payload). For status messages. Raises
     # ClientException when there was no answer, another StreamManagerException when it was refused.
     append: Callable[[str, bytes], None]
+    # Called with the size of what went out besides the messages: files. From any thread.
+    count_file_bytes: Callable[[int], None]
 
 
 class Destination(Protocol):
@@ -128,3 +130,11 @@ class Destination(Protocol):
 
     def close(self) -> None:
         """Give back connections."""
+
+
+@runtime_checkable
+class Canceling(Protocol):
+    """A destination that also says of messages that nothing will become of them."""
+
+    def cancel(self, batch: Batch, reason: str) -> None:
+        """Their export, or they, are gone. A payload that could not be read any more is empty."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -31,7 +31,14 @@ from penstock.destinations.base import (
 )
 from penstock.destinations.parts import RequestRefused, one_by_one, send_in_parts
 from penstock.destinations.s3_status import StatusReporter
-from penstock.destinations.s3_task import TaskInvalid, key_at, metadata_of, parsed_task, path_of
+from penstock.destinations.s3_task import (
+    TaskInvalid,
+    allowed_path,
+    key_at,
+    metadata_of,
+    parsed_task,
+    path_of,
+)
 from penstock.destinations.s3_upload import (
     REQUESTS_MAX,
     Multipart,
@@ -85,6 +92,7 @@ class S3Destination:
     ) -> None:
         self._multipart_above_bytes = config.size_threshold_for_multipart_upload_bytes
         self._part_bytes_min: int = context.settings["s3_part_bytes_min"]
+        self._folders: Sequence[str] = context.settings["read_only_dirs"]
         self._context = context
         self._statuses = StatusReporter(config.status_config, context)
         self._service = Service(
@@ -110,7 +118,10 @@ class S3Destination:
         )
 
     def cancel(self, batch: Batch, reason: str) -> None:
-        """Say of tasks that they will never be executed: their export, or they, are gone."""
+        """Say of tasks that they will never be executed: their export, or they, are gone.
+
+        The payload of a task that could not be read any more is empty.
+        """
         for number, time_ms, payload in zip(
             batch.sequence_numbers, batch.ingest_times_ms, batch.payloads, strict=True
         ):
@@ -186,13 +197,18 @@ class S3Destination:
         """What is to be done, decided once: the key keeps the time of the first try."""
         if run.task is None:
             run.task = parsed_task(run.payload)
-        source = Source.at(path_of(run.task.input_url))
+        source = Source.at(allowed_path(path_of(run.task.input_url), self._folders))
         if run.upload is not None and run.upload.source == source:
             return run.upload
         self._abort(run)  # Its parts are of another content.
         key = run.upload.key if run.upload else key_at(run.task.key, time.time_ns())
         run.upload = ObjectUpload(
-            self._service, run.task.bucket, key, metadata_of(run.task), source
+            self._service,
+            run.task.bucket,
+            key,
+            metadata_of(run.task),
+            source,
+            self._context.count_file_bytes,
         )
         return run.upload
 
@@ -232,7 +248,7 @@ class S3Destination:
     def _cancel(self, run: Run, reason: str) -> None:
         """Clean up and say so. Nobody waits for it: what fails here is logged."""
         text = f"The task is canceled: {reason}"
-        if run.task is None:
+        if run.task is None and run.payload:
             try:
                 run.task = parsed_task(run.payload)
             except TaskInvalid as error:

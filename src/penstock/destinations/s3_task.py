@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from penstock.destinations.java_time import PatternError, formatted
@@ -47,6 +48,21 @@ def path_of(input_url: str) -> str:
     if not path.startswith(b"/") or b"\0" in path:
         raise TaskInvalid(f"inputUrl {input_url!r} must hold an absolute path")
     return os.fsdecode(path)
+
+
+def allowed_path(path: str, folders: Sequence[str]) -> str:
+    """The file behind all symbolic links, if it is below one of these folders; or without any."""
+    if not folders:
+        return path
+    real_path = os.path.realpath(path)
+    for folder in map(os.path.realpath, folders):
+        if os.path.commonpath((folder, real_path)) == folder:
+            return real_path
+    behind = "" if real_path == path else f", which is {real_path},"
+    raise TaskInvalid(
+        f"the file {path}{behind} is not below {' or '.join(folders)}: move it there, or add its "
+        f"folder to the setting read_only_dirs"
+    )
 
 
 def key_at(template: str, epoch_ns: int) -> str:

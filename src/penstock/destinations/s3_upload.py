@@ -156,11 +156,18 @@ class ObjectUpload:
     """The requests for one object."""
 
     def __init__(
-        self, service: Service, bucket: str, key: str, metadata: dict[str, str], source: Source
+        self,
+        service: Service,
+        bucket: str,
+        key: str,
+        metadata: dict[str, str],
+        source: Source,
+        count_bytes: Callable[[int], None],
     ) -> None:
         self._service = service
         self._object = {"Bucket": bucket, "Key": key}
         self._metadata = metadata
+        self._count_bytes = count_bytes
         self.key = key
         self.source = source
         self.place = f"s3://{bucket}/{key}"
@@ -231,6 +238,8 @@ class ObjectUpload:
             if body.error is not None and body.error is not error:
                 raise body.error from error
             raise
+        finally:
+            self._count_bytes(body.tell())
 
     def _newest_upload_id(self, not_before_s: float) -> str | None:
         page: dict[str, Any] = {}

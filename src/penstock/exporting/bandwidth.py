@@ -35,10 +35,15 @@ class Bandwidth:
         self._available -= portion
         return portion
 
+    def owe(self, excess_bytes: int, now_ms: int) -> None:
+        """A lease sends more than its portion: the next ones wait until that has passed."""
+        self._fill(now_ms)  # what did not fit into the bucket until now pays for nothing
+        self._available -= excess_bytes
+
     def settle(self, portion: int | None, sent_bytes: int) -> None:
-        """A lease has ended: what it did not use comes back, what it used beyond is owed."""
+        """A lease has ended: what it did not use comes back."""
         if portion is not None:
-            self._available += portion - sent_bytes
+            self._available += max(0, portion - sent_bytes)
 
     def next_portion_ms(self, now_ms: int) -> int:
         """When the bucket will not be empty any more."""

@@ -14,6 +14,7 @@ from penstock.exporting.bandwidth import Bandwidth
 from penstock.exporting.dead_letters import DeadLetters
 from penstock.exporting.due import Waiting, due
 from penstock.exporting.state import Export, Grant
+from penstock.exporting.tables import stop_of_file, table_of
 from penstock.model import (
     ExportConfig,
     HTTPConfig,
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 
 # A worker renews its leases every few seconds; after this long without a word it is dead.
 LEASE_MS = 12_000
+# Before its first word it has to be started, which takes long on a busy machine. If it fails, the
+# driver gives its leases back; if the driver dies, its connection closes.
+FIRST_WORD_MS = 60_000
 # Who has been due this long goes before everybody, once: the lowest priority gets a trickle.
 AGING_MS = 30_000
 # A lease without progress for this long is stuck at its destination.
@@ -48,6 +52,7 @@ class ExportDesk:
         now_ms: Callable[[], int],
         on_due: Callable[[], None],
         kinesis_streams_by_channel: dict[str, str] | None = None,
+        tables_by_channel: dict[str, str] | None = None,
     ) -> None:
         self._letters = dead_letters
         self._memory_letters = memory_dead_letters
@@ -55,10 +60,12 @@ class ExportDesk:
         self._now_ms = now_ms
         self._on_due = on_due
         self._redirects = kinesis_streams_by_channel or {}
+        self._tables = tables_by_channel or {}
         self._exports: dict[tuple[str, str], Export] = {}
         self._by_stream: dict[str, list[Export]] = {}
         self._ready: dict[tuple[str, str], Export] = {}
         self._leased: dict[int, Export] = {}
+        self._vacant: dict[int, Export] = {}
         self._timers: list[tuple[int, int, Export]] = []
         # Not from 1: a worker that outlived the last server must not hit a lease of this one.
         self._ids = count(now_ms() * 1000)
@@ -79,7 +86,12 @@ class ExportDesk:
             if known is not None:
                 self._replace(known, config)
             exports.append(
-                Export(stream, config, replay_wanted=self._replay_asked_for(stream, key))
+                Export(
+                    stream,
+                    config,
+                    replay_wanted=self._replay_asked_for(stream, key),
+                    table=table_of(config, self._tables),
+                )
             )
             self._exports[key] = exports[-1]
         for gone in old.values():
@@ -122,25 +134,18 @@ class ExportDesk:
             granted.append(lease)
         return granted
 
-    def renew(self, lease_ids: Iterable[int]) -> list[int]:
+    def renew(self, lease_ids: Iterable[int], worker: object) -> list[int]:
         """Keep leases for a while longer; those that are lost."""
-        now_ms = self._now_ms()
-        lost = []
-        for lease_id in lease_ids:
-            export = self._leased.get(lease_id)
-            if export is None:
-                lost.append(lease_id)
-            else:
-                export.lease_until_ms = now_ms + LEASE_MS
-        return lost
+        return [lease_id for lease_id in lease_ids if self._held(lease_id, worker) is None]
 
-    def report(self, report: ExportReport) -> bool:
+    def report(self, report: ExportReport, worker: object) -> bool:
         """Take what a worker did. False: the lease is lost and nothing was taken."""
-        export = self._leased.get(report.lease_id)
+        export = self._held(report.lease_id, worker)
         if export is None or export.lease is None:
             return False
         now_ms = self._now_ms()
-        export.lease_until_ms = now_ms + LEASE_MS
+        self._count_bytes(export, export.lease, report.sent_bytes + report.file_bytes, now_ms)
+        export.note_sent(now_ms, report.messages, report.sent_bytes + report.file_bytes)
         if export.lease.replay:
             self._take_replay(export, report, now_ms)
         else:
@@ -160,12 +165,18 @@ class ExportDesk:
         """Whether a lost lease was lost because its export or stream is gone."""
         return lease_id in self._canceled
 
+    def give_back(self, lease_ids: Iterable[int], worker: object) -> None:
+        """Leases that a worker will not use. Those that another one speaks of are not its own."""
+        for lease_id in lease_ids:
+            export = self._leased.get(lease_id)
+            if export is not None and export.holder is worker:
+                self._vacate(export)
+
     def worker_gone(self, worker: object) -> None:
         """Take back everything a worker had."""
         for export in list(self._leased.values()):
-            if export.lease is not None and export.lease.worker is worker:
-                self._end_lease(export)
-                self._look_at(export)
+            if export.holder is worker:
+                self._vacate(export)
 
     def check_time(self) -> None:
         """Do what time alone makes due."""
@@ -177,8 +188,7 @@ class ExportDesk:
                     export.config.identifier,
                     export.stream.name,
                 )
-                self._end_lease(export)
-                self._look_at(export)
+                self._vacate(export)
         while self._timers and self._timers[0][0] <= now_ms:
             _, _, export = heapq.heappop(self._timers)
             if self._exports.get(export.key) is export and export.lease is None:
@@ -239,7 +249,7 @@ class ExportDesk:
             found = export.next_sequence
         else:
             found = due(
-                export.config,
+                export.pace,
                 export.next_sequence,
                 export.stream.visible_next,
                 lambda: self._oldest_time_ms(export),
@@ -276,7 +286,8 @@ class ExportDesk:
         )
 
     def _lease(self, export: Export, worker: object, now_ms: int) -> Lease | None:
-        portion = self._bandwidth.portion(now_ms)
+        # A table is on this machine: it takes nothing of the bandwidth.
+        portion = None if export.table else self._bandwidth.portion(now_ms)
         if portion == 0:
             return None
         replay: tuple[int, ...] = ()
@@ -288,27 +299,24 @@ class ExportDesk:
         start = export.next_sequence
         self._count_lost(export, start)
         stop = due(
-            export.config,
+            export.pace,
             start,
             export.stream.visible_next,
             lambda: self._oldest_time_ms(export),
             now_ms,
         )
+        if isinstance(stop, Waiting):
+            stop = start
+        elif export.table:
+            stop = stop_of_file(export.stream, start, stop)
         grant = Grant(
             next(self._ids),
-            worker,
             start,
-            start if isinstance(stop, Waiting) else stop,
+            stop,
             portion,
             replay,
         )
-        export.lease = grant
-        export.lease_until_ms = now_ms + LEASE_MS
-        export.progress_at_ms = now_ms
-        export.due_since_ms = 0
-        export.sent_bytes = 0
-        del self._ready[export.key]
-        self._leased[grant.id] = export
+        self._grant(export, grant, worker, now_ms)
         return Lease(
             grant.id,
             export.stream.name,
@@ -319,6 +327,7 @@ class ExportDesk:
             export.tries,
             grant.bytes_max,
             list(grant.replay),
+            export.stream.id,
         )
 
     def _count_lost(self, export: Export, start: int) -> None:
@@ -338,6 +347,45 @@ class ExportDesk:
         progress.last_exported_sequence = start - 1
         export.stream.exports.save(progress)
 
+    def _grant(self, export: Export, grant: Grant, worker: object, now_ms: int) -> None:
+        self._forget_vacant(export)
+        export.lease, export.holder = grant, worker
+        export.lease_until_ms = now_ms + FIRST_WORD_MS
+        export.progress_at_ms = now_ms
+        export.due_since_ms = 0
+        export.sent_bytes = 0
+        self._ready.pop(export.key, None)
+        self._leased[grant.id] = export
+
+    def _held(self, lease_id: int, worker: object) -> Export | None:
+        """The export of a lease that a worker speaks of, which keeps it; None if it is lost."""
+        now_ms = self._now_ms()
+        export = self._leased.get(lease_id)
+        if export is None:
+            export = self._vacant.get(lease_id)
+            if export is None or export.vacant is None:
+                return None
+            # It has a new connection, and nobody was faster.
+            self._bandwidth.owe(export.vacant.bytes_max or 0, now_ms)
+            self._grant(export, export.vacant, worker, now_ms)
+        export.holder = worker
+        export.lease_until_ms = now_ms + LEASE_MS
+        return export
+
+    def _vacate(self, export: Export) -> None:
+        """Its lease has no holder: it is for everybody, or for the same one if that returns."""
+        grant = export.lease
+        self._end_lease(export)
+        if grant is not None:
+            export.vacant = grant
+            self._vacant[grant.id] = export
+        self._look_at(export)
+
+    def _forget_vacant(self, export: Export) -> None:
+        if export.vacant is not None:
+            del self._vacant[export.vacant.id]
+            export.vacant = None
+
     def _end_lease(self, export: Export) -> None:
         if export.lease is None:
             return
@@ -345,15 +393,21 @@ class ExportDesk:
         self._bandwidth.settle(export.lease.bytes_max, export.sent_bytes)
         if export.lease.replay:
             export.replay_wanted = True  # what is left of it is found in the store
-        export.lease = None
+        export.lease = export.holder = None
+
+    def _count_bytes(self, export: Export, grant: Grant, sent_bytes: int, now_ms: int) -> None:
+        """An upload cannot be stopped midway: what goes beyond its portion is owed at once."""
+        before_bytes = export.sent_bytes
+        export.sent_bytes += sent_bytes
+        if grant.bytes_max is not None:
+            excess_bytes = export.sent_bytes - max(before_bytes, grant.bytes_max)
+            self._bandwidth.owe(max(0, excess_bytes), now_ms)
 
     def _take_progress(self, export: Export, report: ExportReport, now_ms: int) -> None:
         progress = export.progress
         if report.refused:
             self._bury(export, report.refused, now_ms)
             progress.refused_count += len(report.refused)
-        export.sent_bytes += report.sent_bytes
-        export.note_sent(now_ms, report.messages, report.sent_bytes)
         if report.next_sequence_number is not None:
             position = report.next_sequence_number - 1
             progress.last_exported_sequence = max(progress.last_exported_sequence, position)
@@ -370,8 +424,6 @@ class ExportDesk:
         if report.refused:
             reasons = {refusal.number: refusal.reason for refusal in report.refused}
             letters.refuse_again(now_ms, reasons)
-        export.sent_bytes += report.sent_bytes
-        export.note_sent(now_ms, report.messages, report.sent_bytes)
         progress = export.progress
         progress.exported_count += report.messages
         progress.exported_bytes += report.sent_bytes
@@ -399,6 +451,7 @@ class ExportDesk:
             self._remove(export)
             return
         self._end_lease(export)
+        self._forget_vacant(export)
         self._ready.pop(export.key, None)
 
     def _replay_asked_for(self, stream: Stream, key: tuple[str, str]) -> bool:
@@ -409,6 +462,7 @@ class ExportDesk:
         if export.lease is not None:
             self._canceled.append(export.lease.id)
         self._end_lease(export)
+        self._forget_vacant(export)
         self._ready.pop(export.key, None)
         if self._exports.get(export.key) is export:
             del self._exports[export.key]
@@ -437,7 +491,7 @@ class ExportDesk:
             stream_name=export.stream.name,
             export_identifier=export.config.identifier,
             destination=type(export.config).__name__.removesuffix("Config"),
-            target=target_of(export.config, self._redirects),
+            target=target_of(export.config, self._redirects, export.table),
             state=export.state(now_ms),
             waiting_for=export.waiting_for or None,
             priority=export.config.priority,
@@ -459,8 +513,12 @@ class ExportDesk:
         )
 
 
-def target_of(config: ExportConfig, kinesis_streams_by_channel: dict[str, str]) -> str:
+def target_of(
+    config: ExportConfig, kinesis_streams_by_channel: dict[str, str], table: str = ""
+) -> str:
     """Where an export goes, for a person."""
+    if isinstance(config, IoTAnalyticsConfig) and table:
+        return f"{config.iot_channel} -> Parquet {table}"
     if isinstance(config, HTTPConfig):
         return config.uri
     if isinstance(config, KinesisConfig):

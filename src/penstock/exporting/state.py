@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from penstock.model import ExportConfig
+from penstock.exporting.tables import gathering
+from penstock.model import ExportConfig, IoTAnalyticsConfig
 from penstock.streams.exports import ExportProgress
 from penstock.streams.stream import Stream
 
@@ -18,7 +19,6 @@ class Grant:
     """A lease as the desk sees it."""
 
     id: int
-    worker: object  # who holds it; when they are gone, so is the lease
     start: int
     stop: int
     bytes_max: int | None
@@ -32,6 +32,8 @@ class Export:
     stream: Stream
     config: ExportConfig
     lease: Grant | None = None
+    holder: object = None  # the connection that took the lease or spoke of it last
+    vacant: Grant | None = None  # the last lease, if its holder is gone and nobody has a new one
     lease_until_ms: int = 0
     progress_at_ms: int = 0  # last sign of progress under the present lease
     due_since_ms: int = 0
@@ -40,6 +42,7 @@ class Export:
     tries: int = 0
     blocked: bool = False
     replay_wanted: bool = False
+    table: str = ""  # the folder of the table that it goes to instead
     sent_bytes: int = 0  # under the present lease
     recent: deque[tuple[int, int, int]] = field(default_factory=deque)  # time, messages, bytes
 
@@ -55,6 +58,13 @@ class Export:
     def priority(self) -> int:
         """1 is most urgent; none given comes after 10."""
         return self.config.priority or 11
+
+    @property
+    def pace(self) -> ExportConfig:
+        """The configuration that says when it is due."""
+        if self.table and isinstance(self.config, IoTAnalyticsConfig):
+            return gathering(self.config)
+        return self.config
 
     @property
     def next_sequence(self) -> int:

@@ -92,13 +92,25 @@ class Log:
             for segment in self.segments
         )
 
+    def runs(self, sequence: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Which numbers from `sequence` up to, not including, `stop` there are.
+
+        As runs: the first number, and the one behind the last.
+        """
+        for segment in self._from(sequence):
+            first, behind = max(sequence, segment.first_sequence), min(stop, segment.next_sequence)
+            if first < behind:
+                yield first, behind
+            elif segment.first_sequence >= stop:
+                return
+
     def append(self, data: bytes, sizes: Sequence[int], time_ms: int) -> int:
         """Store payloads that stand one after another in `data`; the answer is the first number.
 
         All of them are stored, or DiskFailed is raised and none is.
         """
         if not self._in_order:
-            self._guarded(self._put_in_order)
+            self.put_in_order()
         # Hot: an append of one message spends more on property calls and objects than on writing.
         active = self.segments[-1]
         before = (active.first_sequence, active.count, active.data_bytes, active.checksum)
@@ -144,6 +156,11 @@ class Log:
         # the end harm nobody: nothing reads them.
         with suppress(OSError, MemoryError):
             self._put_in_order()
+
+    def put_in_order(self) -> None:
+        """Make the files what the log says, as the next append would do first."""
+        if not self._in_order:
+            self._guarded(self._put_in_order)
 
     def read(self, sequence: int, stop: int, count_max: int, bytes_max: int) -> list[Block]:
         """Verified blocks of the messages from `sequence` up to, not including, `stop`.
@@ -193,6 +210,12 @@ class Log:
         again.
         """
         self._guarded(lambda: self._drop_oldest(count))
+
+    def require_sync(self, sequence: int) -> None:
+        """Have the next sync cover what was found from this number on when the log was opened."""
+        for segment in self._from(sequence):
+            self._unsynced[segment.first_sequence] = segment
+        self._folder_unsynced = True
 
     def begin_sync(self) -> Callable[[], None]:
         """What must be done for everything appended so far, to be called in any thread."""

@@ -65,6 +65,10 @@ class Segment:
         return self.data_bytes + self.count * ENTRY_BYTES
 
     @property
+    def is_open(self) -> bool:
+        return self._data is not None or self._index is not None
+
+    @property
     def data_path(self) -> str:
         return self._paths[0]
 

@@ -8,14 +8,17 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 
 from penstock.client.worker import WorkerClient
 from penstock.errors import StreamManagerException, UnknownOperationException
 from penstock.pipeline.archive import make_in_background
-from penstock.pipeline.context import start_context
+from penstock.pipeline.context import is_local, start_context, wait_for_executor
 from penstock.pipeline.jvm import Gateway, SparkUnavailable
 from penstock.pipeline.scheduler import Scheduler, submitter
+from penstock.pipeline.tables import TABLES_AT_ONCE, TableExports
 from penstock.pipeline.task import Address
+from penstock.pipeline.transforms import Transforms
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +37,20 @@ def run(
     slots: int,
     ui: bool = False,
     jvm_args: str = "",
+    conf: Mapping[str, str] | None = None,
     follow_parent: bool = False,
 ) -> int:
     """Export until the server, Java or the parent goes, or a signal comes."""
     try:
         client = WorkerClient(address.host, address.port, auth_token=address.token)
-        client.renew_leases([])  # a wrong token shows here, before Spark is started
-        context, gateway = start_context(master or f"local[{slots}]", ui=ui, jvm_args=jvm_args)
+        # A wrong token shows here, before Spark is started.
+        transform_count = len(client.report_transforms([]).orders)
+        context, gateway = start_context(
+            master or f"local[{slots + TABLES_AT_ONCE + transform_count}]",
+            ui=ui,
+            jvm_args=jvm_args,
+            conf=conf,
+        )
     except SparkUnavailable as error:
         log.error("%s", error)
         return EXIT_UNAVAILABLE
@@ -50,7 +60,19 @@ def run(
     except StreamManagerException as error:
         log.error("The server cannot be reached: %s", error)
         return EXIT_SERVER_GONE
-    scheduler = Scheduler(client, address, submitter(context), slots)
+    tables = TableExports(context, address)
+    # Waiting is done in threads: more processes at once than processors only get in each other's
+    # way. A cluster has processors of its own, and the operator says how many tasks it shall run.
+    local = is_local(context.master)
+    scheduler = Scheduler(
+        client,
+        address,
+        submitter(context),
+        tables.start,
+        slots,
+        tasks_per_job_max=min(slots, os.cpu_count() or 1) if local else slots,
+        idle_tasks=1 if local else slots,
+    )
     _stop_on_signals(scheduler, client)
     java_gone = threading.Event()
     threading.Thread(
@@ -58,8 +80,17 @@ def run(
     ).start()
     if follow_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        wait_for_executor(context, lambda: scheduler.stopped)
+    except SparkUnavailable as error:
+        log.error("%s", error)
+        gateway.stop()
+        return EXIT_UNAVAILABLE
     log.info("%s: %s%s", READY_TEXT, context.master, f", {context.uiWebUrl}" if ui else "")
     make_in_background()
+    transforms = Transforms(context, address)
+    if transform_count:
+        transforms.start()
     status = 0
     try:
         scheduler.run()
@@ -67,10 +98,14 @@ def run(
         if not scheduler.stopped:
             log.error("The server is gone: %s", error)
             status = EXIT_SERVER_GONE
+    if scheduler.spark_gone:
+        log.error("Spark has stopped: the cluster has ended this application.")
+        status = EXIT_JAVA_GONE
     if java_gone.is_set():
         log.error("Java is gone: it ended with status %d.", gateway.process.returncode)
         status = EXIT_JAVA_GONE
     client.close()
+    transforms.stop()
     logging.disable()  # jobs that lose Java now would only tell that we stop
     gateway.stop()
     return status

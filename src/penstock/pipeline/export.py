@@ -16,6 +16,7 @@ from penstock.destinations.base import (
     Batch,
     BatchLimits,
     Blocked,
+    Canceling,
     Context,
     Delivery,
     Destination,
@@ -60,6 +61,8 @@ assert CONFIG_TYPES.keys() == DESTINATIONS.keys()
 WORK_S_MAX = 5.0
 # One read: enough for several requests, little enough for many exports side by side.
 READ_MESSAGES_MAX = 5_000
+# The bucket of the bandwidth holds a second's worth.
+FILE_BYTES_INTERVAL_S = 1.0
 # Each has a connection, and many systems allow a process 1,024 files. Above it, one is opened anew.
 DESTINATIONS_KEPT_MAX = 256
 
@@ -81,7 +84,10 @@ class ExportRun:
         self._settings = settings
         self._client = client
         self._destinations = destinations
-        self._sent_bytes = 0
+        self._sent_bytes = 0  # and reported
+        self._file_bytes = 0  # not reported yet
+        self._file_bytes_lock = threading.Lock()
+        self._file_bytes_told_s = time.monotonic()
         self._until = time.monotonic() + WORK_S_MAX
 
     def run(self) -> None:
@@ -108,8 +114,16 @@ class ExportRun:
     def keep_alive(self) -> None:
         """Called by destinations between the steps of something long."""
         self.last_progress = time.monotonic()
+        self._tell_file_bytes()
+        if self.lost.is_set() and self.canceled:
+            raise LeaseLost("its export or stream is gone")
         if self.lost.is_set():
-            raise LeaseLost("the export was changed meanwhile", canceled=self.canceled)
+            raise LeaseLost("its export was changed or paused meanwhile", canceled=False)
+
+    def count_file_bytes(self, size_bytes: int) -> None:
+        """Called by destinations, from any thread."""
+        with self._file_bytes_lock:
+            self._file_bytes += size_bytes
 
     def append(self, stream_name: str, payload: bytes) -> None:
         self._client.append_message(stream_name, payload)
@@ -119,7 +133,7 @@ class ExportRun:
     def _export(self, destination: Destination) -> None:
         position = self.lease.start
         while not self._is_over(position):
-            blocks = self._read(position)
+            blocks = self._read(position, destination)
             if not blocks:
                 position += 1  # it was damaged, and is reported
                 continue
@@ -133,7 +147,7 @@ class ExportRun:
                     return
         self._report(ExportReport(self.lease.lease_id, done=True))
 
-    def _read(self, position: int) -> list[Block]:
+    def _read(self, position: int, destination: Destination) -> list[Block]:
         """Messages from `position` on; none if that one is damaged, which is reported."""
         count = min(self.lease.stop - position, READ_MESSAGES_MAX)
         options = ReadMessagesOptions(position, 1, count, 0)
@@ -148,8 +162,21 @@ class ExportRun:
             )
             return []
         except (NotEnoughMessagesException, ResourceNotFoundException) as error:
+            self._cancel_unread(position, destination)
             raise LeaseLost("its messages are gone", canceled=False) from error
+        if blocks[0].first_sequence > position:
+            self._cancel_unread(position, destination)
         return blocks
+
+    def _cancel_unread(self, position: int, destination: Destination) -> None:
+        """The server says it of all messages that go unsent, but not of the one in flight."""
+        if not isinstance(destination, Canceling):
+            return
+        lost = self._client.renew_leases([self.lease.lease_id])
+        if lost.ids and not lost.canceled_ids:
+            return  # somebody else had it meanwhile, and has said what became of it
+        batch = Batch(self.lease.stream_name, [position], [0], [b""])
+        destination.cancel(batch, "it was removed from its stream before it was read")
 
     def _pieces(self, blocks: Sequence[Block], destination: Destination) -> Iterator[Piece]:
         size = self.lease.config.get("batchSize")
@@ -165,7 +192,7 @@ class ExportRun:
             tally.refused.append(Refusal(rest.sequence_numbers[0], piece.refusal))
             rest = rest[:0]
         while len(rest):
-            self.keep_alive()
+            self._go_on_with(rest, destination)
             delivery = destination.send(rest)
             tally.add(rest, delivery)
             trouble = delivery.error
@@ -176,6 +203,15 @@ class ExportRun:
                 self._report_part(piece.batch, rest, tally)
                 raise trouble
         return tally
+
+    def _go_on_with(self, batch: Batch, destination: Destination) -> None:
+        """Raises LeaseLost if this batch must not be sent, and says so to those who wait for it."""
+        try:
+            self.keep_alive()
+        except LeaseLost as lost:
+            if lost.canceled and isinstance(destination, Canceling):
+                destination.cancel(batch, str(lost))
+            raise
 
     def _report_part(self, batch: Batch, rest: Batch, tally: Tally) -> None:
         """Tell what is settled up to the first message that has to wait.
@@ -252,33 +288,51 @@ class ExportRun:
 
     # --- reporting ----------------------------------------------------------------------------
 
+    def _tell_file_bytes(self) -> None:
+        """During a long upload, where bandwidth is limited, so that the others make room for it."""
+        if self.lease.bytes_max is None or self._file_bytes == 0 or self.lost.is_set():
+            return
+        if time.monotonic() - self._file_bytes_told_s >= FILE_BYTES_INTERVAL_S:
+            self._report(ExportReport(self.lease.lease_id))
+
+    def _with_file_bytes(self, report: ExportReport) -> ExportReport:
+        with self._file_bytes_lock:
+            report.file_bytes, self._file_bytes = self._file_bytes, 0
+        self._sent_bytes += report.file_bytes
+        self._file_bytes_told_s = time.monotonic()
+        return report
+
     def _report(self, report: ExportReport) -> None:
         self.last_progress = time.monotonic()
-        held, self.canceled = self._client.report_export(report)
+        held, self.canceled = self._client.report_export(self._with_file_bytes(report))
         if not held:
             self.lost.set()
             self.keep_alive()
 
     def _report_trouble(self, error: DestinationError) -> None:
-        pause_s, _ = next_try(error, 1, self.lease.tries, random.random())
-        self._client.report_export(
-            ExportReport(
-                self.lease.lease_id,
-                error=str(error),
-                blocked=isinstance(error, Blocked),
-                retry_after_millis=int(pause_s * 1000),
-                done=True,
-            )
-        )
+        self._client.report_export(self._with_file_bytes(trouble_report(self.lease, error)))
 
     def _is_over(self, position: int, unreported_bytes: int = 0) -> bool:
         """Whether the lease ends here: all is sent, or its time or bandwidth is used up."""
         limit = self.lease.bytes_max
+        unreported_bytes += self._file_bytes
         return (
             position >= self.lease.stop
             or time.monotonic() > self._until
             or (limit is not None and self._sent_bytes + unreported_bytes >= limit)
         )
+
+
+def trouble_report(lease: Lease, error: DestinationError) -> ExportReport:
+    """The end of a lease that came to nothing, and when to try again."""
+    pause_s, _ = next_try(error, 1, lease.tries, random.random())
+    return ExportReport(
+        lease.lease_id,
+        error=str(error),
+        blocked=isinstance(error, Blocked),
+        retry_after_millis=int(pause_s * 1000),
+        done=True,
+    )
 
 
 class Tally:
@@ -329,6 +383,7 @@ class Destinations:
             settings,
             lambda: runs[-1].keep_alive(),
             lambda name, payload: runs[-1].append(name, payload),
+            lambda size_bytes: runs[-1].count_file_bytes(size_bytes),
         )
         config = from_wire(lease.config, CONFIG_TYPES[lease.destination])
         return Seat(destination_for(config, context), runs)

@@ -41,10 +41,15 @@ OPEN_PACKAGES = (
     "java.base/jdk.internal.ref",
     "java.base/sun.nio.ch",
     "java.base/sun.nio.cs",
-    "java.base/sun.security.action",
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
+
+
+# Gone since Java 25, and named in a warning if it is asked for there.
+OPEN_PACKAGES_UNTIL_24 = ("java.base/sun.security.action",)
+# From Java 24 on each start warns of what Spark does with memory and native libraries.
+FLAGS_SINCE_24 = ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED")
 
 
 class SparkUnavailable(PenstockError):
@@ -144,20 +149,26 @@ def _jars(home: str) -> list[str]:
     return sorted(glob.glob(os.path.join(home, "jars", "*.jar")))
 
 
-def start_gateway(java: Java, home: str, flags: list[str]) -> Gateway:
-    """Start a JVM with Spark's classes; Python talks to it over a port with a secret."""
-    folder = tempfile.mkdtemp(prefix="penstock-")
-    connection = os.path.join(folder, "connection")
-    command = [
+def java_command(java: Java, home: str, flags: list[str]) -> list[str]:
+    """Java with Spark's classes; an archive fits those who were started with the same flags."""
+    packages = OPEN_PACKAGES + (OPEN_PACKAGES_UNTIL_24 if java.version <= 24 else ())
+    return [
         java.command,
         *LEAN_FLAGS,
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPEN_PACKAGES),
+        *(FLAGS_SINCE_24 if java.version >= 24 else ()),
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in packages),
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         *flags,
         "-cp",
         ":".join(_jars(home)),
-        GATEWAY_CLASS,
     ]
+
+
+def start_gateway(java: Java, home: str, flags: list[str]) -> Gateway:
+    """Start a JVM with Spark's classes; Python talks to it over a port with a secret."""
+    folder = tempfile.mkdtemp(prefix="penstock-")
+    connection = os.path.join(folder, "connection")
+    command = [*java_command(java, home, flags), GATEWAY_CLASS]
     environment = dict(os.environ, _PYSPARK_DRIVER_CONN_INFO_PATH=connection, SPARK_HOME=home)
     # A local address by name: looking the host up can take seconds on a machine without network.
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from penstock.client.worker import WorkerClient
 from penstock.errors import StreamManagerException
-from penstock.export_model import Lease
+from penstock.export_model import ExportReport, Lease
 from penstock.pipeline.export import Destinations, ExportRun
+from penstock.pipeline.leases import HeldLeases
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,6 @@ THREADS_MAX = 16
 # An export without progress for this long is waiting for its destination: the task ends without it,
 # the thread goes on and keeps its lease, and neither slot nor neighbours wait.
 DETACH_AFTER_S = 1.0
-RENEW_INTERVAL_S = 3.0
 # A job's property, handed to each of its tasks. It holds the token, see context.py: eventLog.
 WORK_PROPERTY = "penstock.work"
 
@@ -60,7 +60,9 @@ def run_task(number: int, numbers: Iterator[int]) -> Iterator[int]:
     packed = context.getLocalProperty(WORK_PROPERTY)
     assert packed is not None, "the job has work"
     assignment: Assignment = pickle.loads(base64.b64decode(packed))[number]
-    yield worker_for(assignment.address).work(assignment)
+    worker = worker_for(assignment.address)
+    # Spark gives the task of a dead executor to another. How far it got, the server knows.
+    yield worker.give_back(assignment) if context.attemptNumber() else worker.work(assignment)
 
 
 class Worker:
@@ -72,15 +74,17 @@ class Worker:
             address.host, address.port, auth_token=address.token, request_timeout=30
         )
         self._destinations = Destinations()
-        self._runs: dict[int, ExportRun] = {}
-        self._lock = threading.Lock()
-        threading.Thread(target=self._renew_leases, daemon=True, name="penstock-leases").start()
+        self._leases = HeldLeases(self._client)
 
     def work(self, assignment: Assignment) -> int:
         """Run all leases side by side; come back when each is finished or waits for its target."""
         if not assignment.leases:
             return 0
-        waiting = deque(assignment.leases)
+        # Executors of a cluster may come late: a lease that somebody else has now is not touched.
+        lost = self._client.renew_leases([lease.lease_id for lease in assignment.leases]).ids
+        waiting = deque(lease for lease in assignment.leases if lease.lease_id not in lost)
+        if not waiting:
+            return 0
         runs = _Runs()
         for _ in range(min(THREADS_MAX, len(waiting))):
             self._start_thread(waiting, assignment.settings, runs)
@@ -91,6 +95,12 @@ class Worker:
                 if waiting:
                     self._start_thread(waiting, assignment.settings, runs)
         return runs.finished
+
+    def give_back(self, assignment: Assignment) -> int:
+        """Let the server give the leases again, each from where its export is."""
+        for lease in assignment.leases:
+            self._client.report_export(ExportReport(lease.lease_id, done=True))
+        return 0
 
     def _start_thread(self, waiting: deque[Lease], settings: dict[str, Any], runs: _Runs) -> None:
         runs.thread_started()
@@ -105,8 +115,7 @@ class Worker:
                 runs.thread_ended()
                 return
             run = ExportRun(lease, settings, self._client, self._destinations)
-            with self._lock:
-                self._runs[lease.lease_id] = run
+            self._leases.add(run)
             runs.begin(run)
             try:
                 run.run()
@@ -115,28 +124,10 @@ class Worker:
             except Exception:  # a thread that ends without a word would keep its task waiting
                 log.exception("Export of stream %s failed unexpectedly.", lease.stream_name)
             finally:
-                with self._lock:
-                    del self._runs[lease.lease_id]
+                self._leases.remove(run)
                 detached = runs.end(run)
             if detached:
                 return
-
-    def _renew_leases(self) -> None:
-        """Tell the server that we are alive, and the runs which leases are lost."""
-        while True:
-            time.sleep(RENEW_INTERVAL_S)
-            with self._lock:
-                runs = dict(self._runs)
-            if not runs:
-                continue
-            try:
-                lost = self._client.renew_leases(list(runs))
-            except StreamManagerException as error:
-                log.warning("Leases could not be renewed: %s", error)
-                continue
-            for lease_id in lost.ids:
-                runs[lease_id].canceled = lease_id in lost.canceled_ids
-                runs[lease_id].lost.set()
 
 
 class _Runs:

@@ -20,6 +20,8 @@ from penstock.model import (
     Sequence,
     required,
 )
+from penstock.survey_model import StoreSurvey
+from penstock.transforms.reports import Order, TransformReport, TransformView
 
 RequestId = Annotated[str, Meta(min_length=1, pattern=r"^[A-Za-z0-9_ ,.\-]*\Z")]
 
@@ -63,6 +65,16 @@ class Operation(IntEnum):
     ReplayDeadLettersResponse = 79
     PurgeDeadLetters = 80
     PurgeDeadLettersResponse = 81
+    AppendOnce = 82
+    AppendOnceResponse = 83
+    ReportTransforms = 84
+    ReportTransformsResponse = 85
+    DescribeTransforms = 86
+    DescribeTransformsResponse = 87
+    ResetTransform = 88
+    ResetTransformResponse = 89
+    SurveyStreams = 90
+    SurveyStreamsResponse = 91
 
 
 class Extension:
@@ -70,9 +82,11 @@ class Extension:
 
     APPEND_MESSAGES = "append-messages"
     READ_BLOCKS = "read-blocks"
+    APPEND_ONCE = "append-once"
+    SURVEY = "survey"
     EXPORT_STATUS = "export-status"
     EXPORT_WORK = "export-work"  # only for who shows the pipeline's token
-    CLIENTS = (APPEND_MESSAGES, READ_BLOCKS, EXPORT_STATUS)
+    CLIENTS = (APPEND_MESSAGES, READ_BLOCKS, APPEND_ONCE, SURVEY, EXPORT_STATUS)
     ALL = (*CLIENTS, EXPORT_WORK)
 
 
@@ -184,6 +198,21 @@ class AppendMessagesResponse(Response):
     last_sequence_number: int | None = None
 
 
+class AppendOnceRequest(AppendMessagesRequest):
+    """AppendMessages that names its origin, so that it is recognised when it comes again."""
+
+    writer: Annotated[str, Meta(min_length=1, max_length=255)] = required()
+    batch: Sequence = required()
+    chunk: Sequence = 0
+
+
+class AppendOnceResponse(Response):
+    # Absent if the messages do not stand together, or if a later chunk is stored already.
+    first_sequence_number: int | None = None
+    last_sequence_number: int | None = None
+    stored_count: int | None = None  # how many were stored by this very request
+
+
 class ReadBlocksRequest(Request):
     """ReadMessages, answered with stored bytes instead of one map per message."""
 
@@ -227,6 +256,7 @@ class ReportExportResponse(Response):
 
 class RenewLeasesRequest(Request):
     lease_ids: list[int] = []
+    unused_ids: list[int] = []  # to be given back, unless another connection has spoken of them
 
 
 class RenewLeasesResponse(Response):
@@ -274,6 +304,42 @@ class PurgeDeadLettersRequest(DeadLetterSelection):
 
 class PurgeDeadLettersResponse(Response):
     count: int | None = None
+
+
+class ReportTransformsRequest(Request):
+    """What the transforms do; the answer says which ones are to run."""
+
+    reports: list[TransformReport] = []
+
+
+class ReportTransformsResponse(Response):
+    orders: list[Order] | None = None
+    folder: str | None = None  # for checkpoints
+
+
+class DescribeTransformsRequest(Request):
+    pass
+
+
+class DescribeTransformsResponse(Response):
+    transforms: list[TransformView] | None = None
+
+
+class ResetTransformRequest(Request):
+    name: str = required()
+    start: str = required()
+
+
+class ResetTransformResponse(Response):
+    generation: int | None = None
+
+
+class SurveyStreamsRequest(Request):
+    pass
+
+
+class SurveyStreamsResponse(Response):
+    survey: StoreSurvey | None = None
 
 
 class Exchange(NamedTuple):
@@ -371,6 +437,36 @@ OPERATIONS: dict[Operation, Exchange] = {
         Operation.PurgeDeadLettersResponse,
         PurgeDeadLettersResponse,
         extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.AppendOnce: Exchange(
+        AppendOnceRequest,
+        Operation.AppendOnceResponse,
+        AppendOnceResponse,
+        extension=Extension.APPEND_ONCE,
+    ),
+    Operation.ReportTransforms: Exchange(
+        ReportTransformsRequest,
+        Operation.ReportTransformsResponse,
+        ReportTransformsResponse,
+        extension=Extension.EXPORT_WORK,
+    ),
+    Operation.DescribeTransforms: Exchange(
+        DescribeTransformsRequest,
+        Operation.DescribeTransformsResponse,
+        DescribeTransformsResponse,
+        extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.ResetTransform: Exchange(
+        ResetTransformRequest,
+        Operation.ResetTransformResponse,
+        ResetTransformResponse,
+        extension=Extension.EXPORT_STATUS,
+    ),
+    Operation.SurveyStreams: Exchange(
+        SurveyStreamsRequest,
+        Operation.SurveyStreamsResponse,
+        SurveyStreamsResponse,
+        extension=Extension.SURVEY,
     ),
 }
 

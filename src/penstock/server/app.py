@@ -59,15 +59,18 @@ class Server:
             settings.exporter_bandwidth_kbps_max,
             {key: getattr(settings, key) for key in DESTINATION_SETTINGS},
             settings.kinesis_streams_by_channel(),
+            settings.tables_by_channel(),
+            settings.transforms,
         )
         self._supervisor = Supervisor(
-            self._exports.pipeline, self._exports.desk.wants_worker, wall_clock_ms
+            self._exports.pipeline, self._exports.wants_pipeline, wall_clock_ms
         )
         self._exports.look = self._supervisor.look
         self._pipeline_token = settings.pipeline_token or secrets.token_urlsafe(32)
         self._streams = LiveStreams(
             self._manager, self._loop, self._executor, settings.response_bytes_max, self._exports
         )
+        self._exports.transforms.stream_named = self._streams.find
         self._sessions: set[Session] = set()
         self._limits = Limits(
             settings.frame_bytes_max,
@@ -113,6 +116,7 @@ class Server:
             f"--master={settings.spark_master}",
             f"--jvm-args={settings.jvm_args}",
             "--ui" if settings.spark_ui else "--no-ui",
+            *(f"--conf={each}" for each in settings.spark_conf),
         ]
         self._supervisor.start(Command.embedded(host, port, self._pipeline_token, tuple(options)))
 

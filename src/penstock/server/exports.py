@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ResponseStatusCode
+from penstock.errors import InvalidRequestException, ResponseStatusCode
 from penstock.export_model import DeadLetter, ExportReport, ExportView, PipelineView
 from penstock.exporting.bandwidth import Bandwidth
 from penstock.exporting.dead_letters import DeadLetters
@@ -20,6 +20,8 @@ from penstock.protocol.operations import (
     WatchExportsRequest,
     WatchExportsResponse,
 )
+from penstock.server.transforms import TransformService
+from penstock.transforms.declaration import LETTERS_PREFIX, Transform
 
 if TYPE_CHECKING:
     from penstock.server.tcp import Session
@@ -51,6 +53,8 @@ class ExportService:
         bandwidth_kbps_max: int | None,
         destination_settings: dict[str, Any],
         kinesis_streams_by_channel: dict[str, str],
+        tables_by_channel: dict[str, str],
+        transforms: Sequence[Transform] = (),
     ) -> None:
         self.pipeline = PipelineView(state="not needed")
         self.look: Callable[[], None] = lambda: None  # exports may have come or gone
@@ -61,11 +65,14 @@ class ExportService:
             now_ms,
             self._due,
             kinesis_streams_by_channel,
+            tables_by_channel,
         )
+        self.transforms = TransformService(root, transforms, self.desk, now_ms)
         self._loop = loop
         self._now_ms = now_ms
         self._settings = destination_settings | {
-            "kinesis_streams_by_channel": kinesis_streams_by_channel
+            "kinesis_streams_by_channel": kinesis_streams_by_channel,
+            "tables_by_channel": tables_by_channel,
         }
         self._watchers: list[Watcher] = []
         self._scheduled = False
@@ -74,18 +81,23 @@ class ExportService:
     def watch(self, session: Session, request: WatchExportsRequest) -> None:
         """Answer with leases as soon as there are any, or with none when the time is over."""
         watcher = Watcher(session, request)
-        session.on_lost = self._worker_lost
+        session.on_lost.add(self._worker_lost)
         session.waiting_reads += 1
         self._watchers.append(watcher)
         self._due()  # before the timer, which may be over at once
         wait_s = min(request.wait_millis, WATCH_MS_MAX) / 1000
         watcher.timer = self._loop.call_later(wait_s, self._give_nothing, watcher)
 
-    def report(self, report: ExportReport) -> bool:
-        return self.desk.report(report)
+    def report(self, session: Session, report: ExportReport) -> bool:
+        session.on_lost.add(self._worker_lost)  # from now on the lease lives with this connection
+        return self.desk.report(report, session)
 
-    def renew(self, lease_ids: list[int]) -> list[int]:
-        return self.desk.renew(lease_ids)
+    def renew(self, session: Session, lease_ids: list[int]) -> list[int]:
+        session.on_lost.add(self._worker_lost)
+        return self.desk.renew(lease_ids, session)
+
+    def give_back(self, session: Session, lease_ids: list[int]) -> None:
+        self.desk.give_back(lease_ids, session)
 
     def canceled(self, lease_ids: list[int]) -> list[int]:
         """Those of lost leases whose export or stream is gone."""
@@ -109,12 +121,25 @@ class ExportService:
         return found
 
     def replay_letters(self, request: DeadLetterSelection) -> int:
-        """Send letters again; how many were asked for."""
-        count = 0
+        """Send letters again; how many were asked for. Those of transforms have no way to go."""
+        count = transform_count = 0
         for letters in self.desk.all_letters():
-            where = (request.stream_name, request.export_identifier, request.ids)
-            count += letters.count(*where)
-            self.desk.replay(letters.ask_for_replay(*where))
+            for stream, export in letters.counts():
+                if request.stream_name not in (None, stream) or (
+                    request.export_identifier not in (None, export)
+                ):
+                    continue
+                chosen_count = letters.count(stream, export, request.ids)
+                if export.startswith(LETTERS_PREFIX):
+                    transform_count += chosen_count
+                    continue
+                count += chosen_count
+                self.desk.replay(letters.ask_for_replay(stream, export, request.ids))
+        if transform_count and not count:
+            raise InvalidRequestException(
+                "dead letters of a transform cannot be sent again, because its query has passed "
+                "them. Append the corrected messages to their stream, and purge the letters"
+            )
         return count
 
     def purge_letters(self, request: DeadLetterSelection) -> int:
@@ -122,6 +147,9 @@ class ExportService:
             letters.purge(request.stream_name, request.export_identifier, request.ids)
             for letters in self.desk.all_letters()
         )
+
+    def wants_pipeline(self) -> bool:
+        return self.desk.wants_worker() or self.transforms.wants_worker()
 
     def stop(self) -> None:
         """Answer those who wait, and forget nothing."""
@@ -131,10 +159,12 @@ class ExportService:
             self._alarm.cancel()
 
     def close(self) -> None:
+        self.transforms.close()
         for letters in self.desk.all_letters():
             letters.close()
 
     def keep_house(self) -> None:
+        self.transforms.keep_house()
         for letters in self.desk.all_letters():
             letters.enforce_limits(self._now_ms())
 

@@ -19,6 +19,8 @@ from penstock.protocol.operations import (
     AppendMessageRequest,
     AppendMessagesRequest,
     AppendMessagesResponse,
+    AppendOnceRequest,
+    AppendOnceResponse,
     CreateMessageStreamRequest,
     CreateMessageStreamResponse,
     DeleteMessageStreamRequest,
@@ -27,6 +29,8 @@ from penstock.protocol.operations import (
     DescribeExportsResponse,
     DescribeMessageStreamRequest,
     DescribeMessageStreamResponse,
+    DescribeTransformsRequest,
+    DescribeTransformsResponse,
     FindDeadLettersRequest,
     FindDeadLettersResponse,
     ListStreamsRequest,
@@ -42,13 +46,20 @@ from penstock.protocol.operations import (
     ReplayDeadLettersResponse,
     ReportExportRequest,
     ReportExportResponse,
+    ReportTransformsRequest,
+    ReportTransformsResponse,
     Request,
+    ResetTransformRequest,
+    ResetTransformResponse,
     Response,
+    SurveyStreamsRequest,
+    SurveyStreamsResponse,
     UpdateMessageStreamRequest,
     UpdateMessageStreamResponse,
     WatchExportsRequest,
 )
 from penstock.server.reads import Encoder, Read
+from penstock.streams.origins import Origin, Record
 
 if TYPE_CHECKING:
     from penstock.server.streams import LiveStreams
@@ -109,6 +120,24 @@ def append_messages(streams: LiveStreams, session: Session, request: AppendMessa
     streams.get(request.name).append_batch(session, request.request_id, request.data, sizes, answer)
 
 
+def append_once(streams: LiveStreams, session: Session, request: AppendOnceRequest) -> None:
+    sizes = _sizes(request)
+    origin = Origin(request.writer, request.batch, request.chunk)
+
+    def answer(record: Record, stored_count: int) -> bytes:
+        response = _success(AppendOnceResponse, request)
+        if len(record.runs) == 1:
+            ((first, count),) = record.runs
+            response.first_sequence_number = first
+            response.last_sequence_number = first + count - 1
+        response.stored_count = stored_count
+        return codec.encode(Operation.AppendOnceResponse, response)
+
+    streams.get(request.name).append_once(
+        session, request.request_id, origin, request.data, sizes, answer
+    )
+
+
 def read_messages(streams: LiveStreams, session: Session, request: ReadMessagesRequest) -> None:
     overhead_bytes = codec.read_response_overhead(request.stream_name)
     answer = Operation.ReadMessagesResponse
@@ -126,14 +155,15 @@ def watch_exports(streams: LiveStreams, session: Session, request: WatchExportsR
 
 def report_export(streams: LiveStreams, session: Session, request: ReportExportRequest) -> Response:
     response = _success(ReportExportResponse, request)
-    response.lease_held = streams.exports.report(request.report)
+    response.lease_held = streams.exports.report(session, request.report)
     response.canceled = bool(streams.exports.canceled([request.report.lease_id]))
     return response
 
 
 def renew_leases(streams: LiveStreams, session: Session, request: RenewLeasesRequest) -> Response:
     response = _success(RenewLeasesResponse, request)
-    response.lost_ids = streams.exports.renew(request.lease_ids)
+    response.lost_ids = streams.exports.renew(session, request.lease_ids)
+    streams.exports.give_back(session, request.unused_ids)
     response.canceled_ids = streams.exports.canceled(response.lost_ids)
     return response
 
@@ -171,6 +201,41 @@ def purge_dead_letters(
     return response
 
 
+def report_transforms(
+    streams: LiveStreams, session: Session, request: ReportTransformsRequest
+) -> Response:
+    response = _success(ReportTransformsResponse, request)
+    transforms = streams.exports.transforms
+    session.on_lost.add(transforms.pipeline_lost)
+    response.orders = transforms.take_reports(request.reports)
+    response.folder = transforms.folder
+    return response
+
+
+def describe_transforms(
+    streams: LiveStreams, session: Session, request: DescribeTransformsRequest
+) -> Response:
+    response = _success(DescribeTransformsResponse, request)
+    response.transforms = streams.exports.transforms.views()
+    return response
+
+
+def reset_transform(
+    streams: LiveStreams, session: Session, request: ResetTransformRequest
+) -> Response:
+    response = _success(ResetTransformResponse, request)
+    response.generation = streams.exports.transforms.reset(request.name, request.start)
+    return response
+
+
+def survey_streams(
+    streams: LiveStreams, session: Session, request: SurveyStreamsRequest
+) -> Response:
+    response = _success(SurveyStreamsResponse, request)
+    response.survey = streams.survey()
+    return response
+
+
 HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | None]] = {
     CreateMessageStreamRequest: create_stream,
     UpdateMessageStreamRequest: update_stream,
@@ -179,6 +244,7 @@ HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | N
     ListStreamsRequest: list_streams,
     AppendMessageRequest: append_message,
     AppendMessagesRequest: append_messages,
+    AppendOnceRequest: append_once,
     ReadMessagesRequest: read_messages,
     ReadBlocksRequest: read_blocks,
     WatchExportsRequest: watch_exports,
@@ -188,6 +254,10 @@ HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | N
     FindDeadLettersRequest: find_dead_letters,
     ReplayDeadLettersRequest: replay_dead_letters,
     PurgeDeadLettersRequest: purge_dead_letters,
+    ReportTransformsRequest: report_transforms,
+    DescribeTransformsRequest: describe_transforms,
+    ResetTransformRequest: reset_transform,
+    SurveyStreamsRequest: survey_streams,
 }
 
 

@@ -17,6 +17,8 @@ from penstock.server.reads import Reads
 from penstock.server.writer import Writer
 from penstock.streams.manager import StreamManager
 from penstock.streams.stream import Stream
+from penstock.streams.survey import survey_stream
+from penstock.survey_model import StoreSurvey
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +62,21 @@ class LiveStreams:
             raise ResourceNotFoundException(f"stream {name} does not exist")
         return writer
 
+    def find(self, name: str) -> Stream | None:
+        """A stream as it is, if there is one."""
+        writer = self.writers.get(name)
+        return None if writer is None else writer.stream
+
     def flushed(self, name: str) -> Writer:
         """The writer, with everything written that arrived before."""
         writer = self.get(name)
         writer.flush()
         return writer
+
+    def survey(self) -> StoreSurvey:
+        """What all streams hold, and the time it is."""
+        found = [survey_stream(self.flushed(name).stream) for name in self.names()]
+        return StoreSurvey(self._now_ms(), found)
 
     def create(self, definition: MessageStreamDefinition) -> None:
         self._add(self._manager.create(definition))

@@ -96,7 +96,7 @@ class Session(asyncio.Protocol):
         sessions: set[Session],
         connections_max: int,
     ) -> None:
-        self.on_lost: Callable[[Session], None] | None = None
+        self.on_lost: set[Callable[[Session], None]] = set()
         self.limits = limits
         self.waiting_reads = 0
         self.busy = 0  # reads in a thread
@@ -161,8 +161,8 @@ class Session(asyncio.Protocol):
         if self.waiting_reads:
             for writer in self._streams:
                 writer.reads.forget(self)
-        if self.on_lost is not None:
-            self.on_lost(self)
+        for tell in self.on_lost:
+            tell(self)
         if self._gone is not None:
             self._gone.set_result(None)
 

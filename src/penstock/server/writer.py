@@ -17,6 +17,7 @@ from penstock.errors import (
 )
 from penstock.protocol.codec import append_response
 from penstock.protocol.operations import Operation
+from penstock.streams.origins import Origin, Record
 from penstock.streams.stream import End, Stream
 
 if TYPE_CHECKING:
@@ -114,6 +115,23 @@ class Writer:
         first = self._append_after_others(data, sizes)
         reply = Reply(session, Operation.AppendMessagesResponse, request_id, answer(first))
         self._appended([reply])
+
+    def append_once(
+        self,
+        session: Session,
+        request_id: str,
+        origin: Origin,
+        data: bytes,
+        sizes: Sequence[int],
+        answer: Callable[[Record, int], bytes],
+    ) -> None:
+        """The same for an append that may have come before: then it waits for the same sync."""
+        self.flush()
+        self.stream.check_size(max(sizes))
+        self._remember_told()
+        record, stored_count = self.stream.append_once(origin, data, sizes, self._now_ms())
+        answered = answer(record, stored_count)
+        self._appended([Reply(session, Operation.AppendOnceResponse, request_id, answered)])
 
     def append_own(self, payload: bytes) -> None:
         """Append a message of the server itself, for which nobody waits. Raises what refuses it."""
@@ -258,7 +276,7 @@ class Writer:
             self.stream.show_appended(end.next_sequence)
             self.reads.wake()
             self._on_shown(self.stream)
-            if self.stream.log.next_sequence > end.next_sequence:
+            if self.stream.log.next_sequence > end.next_sequence or self._unsynced:
                 self._begin_sync()
 
     def _sync_failed(self, error: BaseException) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple, Self, get_args
 from penstock.errors import SettingsError
 from penstock.settings.field import About, Setting
 from penstock.settings.sources import CONFIG_VARIABLE, Collector, Source
+from penstock.transforms.declaration import Transform
 from penstock.units import GIB, KIB, MIB, TIB
 
 # The wire's own limit: a longer length field is not valid in any version of the protocol.
@@ -169,7 +170,8 @@ class Settings:
     read_only_dirs: Annotated[
         tuple[str, ...],
         About(
-            "Folders with input files of S3 tasks. Used by exports.",
+            "S3 tasks may read files below these folders only. With none, every file that the user "
+            "of the pipeline may read. Used by exports.",
             is_path=True,
             aws_variables=("STREAM_MANAGER_READ_ONLY_DIRS",),
         ),
@@ -178,10 +180,13 @@ class Settings:
         tuple[str, ...],
         About(
             "Where exports to IoT Analytics, which AWS has ended, go instead, channel by channel. "
-            'In penstock.toml also as a table: turbines = "kinesis:plant-7". Used by exports.',
+            "To a Kinesis stream, or to a folder in which a Parquet table is kept. In "
+            'penstock.toml also as a table: turbines = "kinesis:plant-7". Used by exports.',
             is_table=True,
-            pattern=r"[a-zA-Z0-9_]{1,128}=kinesis:[a-zA-Z0-9_.-]{1,128}",
-            allowed_text="CHANNEL=kinesis:STREAM, as often as needed",
+            pattern=r"[a-zA-Z0-9_]{1,128}="
+            r"(kinesis:[a-zA-Z0-9_.-]{1,128}|parquet:/([^,]+/)?[^,/_.][^,/]*)",
+            allowed_text="CHANNEL=kinesis:STREAM or CHANNEL=parquet:/FOLDER (absolute, without a "
+            "comma, the last part not beginning with _ or .), as often as needed",
         ),
     ] = ()
     pipeline: Annotated[
@@ -208,6 +213,16 @@ class Settings:
             may_be_empty=True,
         ),
     ] = ""
+    spark_conf: Annotated[
+        tuple[str, ...],
+        About(
+            "Settings of Spark's own for the pipeline, such as spark.executor.memory=1g. In "
+            "penstock.toml also as a table.",
+            is_table=True,
+            pattern=r"spark\.[A-Za-z0-9_.-]+=.*",
+            allowed_text="KEY=VALUE with a key that begins with spark., as often as needed",
+        ),
+    ] = ()
     spark_ui: Annotated[
         bool, About("Whether Spark serves its own web page about the pipeline.")
     ] = False
@@ -219,6 +234,8 @@ class Settings:
             aws_variables=("JVM_ARGS",),
         ),
     ] = ""
+    # Tables of the file, with keys of their own: neither flag nor variable could hold them.
+    transforms: tuple[Transform, ...] = ()
 
     @classmethod
     def load(
@@ -241,12 +258,20 @@ class Settings:
         collector.take_flags(flags)
         if collector.problems:
             raise SettingsError("\n".join(collector.problems))
-        return Loaded(cls(**collector.values).checked(), collector.sources)
+        settings = cls(**collector.values, transforms=tuple(collector.transforms))
+        return Loaded(settings.checked(), collector.sources)
 
     def kinesis_streams_by_channel(self) -> dict[str, str]:
-        """What iot_analytics_redirects says."""
-        pairs = (each.partition("=kinesis:") for each in self.iot_analytics_redirects)
-        return {channel: stream for channel, _, stream in pairs}
+        """What iot_analytics_redirects says of Kinesis."""
+        return self._redirects_to("=kinesis:")
+
+    def tables_by_channel(self) -> dict[str, str]:
+        """What iot_analytics_redirects says of Parquet tables: their folders."""
+        return self._redirects_to("=parquet:")
+
+    def _redirects_to(self, mark: str) -> dict[str, str]:
+        pairs = (each.partition(mark) for each in self.iot_analytics_redirects if mark in each)
+        return {channel: target for channel, _, target in pairs}
 
     def authentication_required(self) -> bool:
         """Whether clients must show a token."""
@@ -295,6 +320,8 @@ class Loaded(NamedTuple):
 def declared() -> Iterator[Setting]:
     """The declaration, field by field."""
     for item in fields(Settings):
+        if item.name == "transforms":
+            continue
         declared_type, about = get_args(item.type)
         without_none = [kind for kind in get_args(declared_type) if kind is not type(None)]
         is_list = declared_type == tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from penstock.units import parsed_bytes, parsed_truth, parsed_whole, shown_bytes
@@ -111,7 +111,7 @@ class Setting(NamedTuple):
         if self.kind is bool and isinstance(value, bool):
             return value
         if self.about.is_table and isinstance(value, dict):
-            return self._texts([f"{name}={each}" for name, each in value.items()])
+            return self._texts([f"{name}={each}" for name, each in _flat(value)])
         if self.kind is tuple and isinstance(value, list | tuple):
             return self._texts(value, folder)
         if self.kind is str and isinstance(value, str):
@@ -144,3 +144,12 @@ class Setting(NamedTuple):
         if self.about.is_path:
             return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
         return text
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values of a table. TOML reads `spark.ui.port = 1` as tables within tables."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)

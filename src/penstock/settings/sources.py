@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import SettingsError
 from penstock.settings.field import Setting
+from penstock.transforms.declaration import Transform, declared
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 VARIABLE_PREFIXES = ("PENSTOCK_", "STREAM_MANAGER_")
@@ -31,6 +32,7 @@ class Collector:
         self.values: dict[str, Any] = {}
         self.sources: dict[str, Source] = {}
         self.problems: list[str] = []
+        self.transforms: list[Transform] = []
         self._settings = settings
         self._by_variable = {
             variable: setting for setting in settings.values() for variable in setting.variables
@@ -107,6 +109,8 @@ class Collector:
         for key, value in found.items():
             if key in self._settings:
                 self._take_key(self._settings[key], value, path)
+            elif key == "transforms":
+                self._take_transforms(value, path)
             elif key in self._by_variable:
                 right = self._by_variable[key].key
                 self.problems.append(f'"{key}" in {path} is a variable. Its key is "{right}".')
@@ -122,6 +126,10 @@ class Collector:
             self.problems.append(refusal(setting, value, source))
             return
         self._put(setting.key, parsed, source)
+
+    def _take_transforms(self, tables: object, path: str) -> None:
+        self.transforms, problems = declared(tables, os.path.dirname(path))
+        self.problems += [f"{path}: {problem}" for problem in problems]
 
     def _put(self, key: str, value: Any, source: Source) -> None:
         self.values[key] = value

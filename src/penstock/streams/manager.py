@@ -70,7 +70,7 @@ class StreamManager:
             raise InvalidRequestException(f"stream {definition.name} already exists")
         self._warn_of_missing_status_streams(definition)
         if definition.persistence == Persistence.Memory:
-            stream = Stream(Memory(), "/memory", definition)
+            stream = Stream(Memory(), f"/memory/{secrets.token_hex(8)}", definition)
         else:
             try:
                 stream = self._create_on_disk(definition)

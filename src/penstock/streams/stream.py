@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from penstock.block import ENTRY_BYTES, Block
 from penstock.errors import (
+    DiskFailed,
     InvalidRequestException,
     RequestPayloadTooLargeException,
     UpdateNotAllowedException,
@@ -20,6 +23,7 @@ from penstock.model import (
     StrategyOnFull,
 )
 from penstock.streams.exports import Exports
+from penstock.streams.origins import Origin, Origins, Record
 from penstock.streams.rules import forbidden_change, segment_bytes_for
 
 __all__ = ["End", "Stream"]
@@ -51,7 +55,11 @@ class Stream:
             power_lost=power_lost,
             number_floor=self.exports.numbers_seen(),
         )
-        self.notices = self.exports.notices + self.log.notices
+        self.origins = Origins(storage, f"{folder}/origins", self.log)
+        if definition.flush_on_write and self.origins.first_unproven is not None:
+            # Whoever asks again for the answer they missed must not get it before a sync.
+            self.log.require_sync(self.origins.first_unproven)
+        self.notices = self.exports.notices + self.log.notices + self.origins.notices
         # Readers see messages below this. With flushOnWrite it trails behind the log until the
         # sync: what nobody was told yet, nobody can read.
         self.visible_next = self.log.next_sequence
@@ -60,20 +68,52 @@ class Stream:
     def name(self) -> str:
         return self.definition.name
 
+    @property
+    def id(self) -> str:
+        """Another one for a stream that was deleted and made again, whose numbers begin anew."""
+        return os.path.basename(self.folder)
+
     def append(self, data: bytes, sizes: Sequence[int], now_ms: int) -> int:
         """Store payloads that stand one after another in `data`: all of them, or none."""
-        wanted_bytes = len(data) + ENTRY_BYTES * len(sizes)
-        if self.log.total_bytes + wanted_bytes > self.definition.max_size:
-            self._make_room(wanted_bytes, len(sizes))
+        self._prepare(len(data), len(sizes))
         return self.log.append(data, sizes, now_ms)
+
+    def append_once(
+        self, origin: Origin, data: bytes, sizes: Sequence[int], now_ms: int
+    ) -> tuple[Record, int]:
+        """The same for an append that may come again: of that, only what is not stored yet.
+
+        Where its messages are, and how many were stored now.
+        """
+        known = self.origins.find(origin, data, sizes)
+        missing_count = known.missing_count
+        if not missing_count:
+            return known, 0
+        if missing_count < len(sizes):
+            data, sizes = _missing(known, data, sizes)
+        self._prepare(len(data), len(sizes))
+        record = known.placed(self.log.next_sequence, self.visible_next)
+        try:
+            self.origins.begin(record, synced=self.definition.flush_on_write)
+        except OSError as error:
+            raise DiskFailed(f"{self.folder}/origins: {error.strerror}") from error
+        try:
+            self.log.append(data, sizes, now_ms)
+        except (DiskFailed, MemoryError):
+            self.origins.take_back(self.log.next_sequence)
+            raise
+        return record, missing_count
 
     def show_appended(self, next_sequence: int) -> None:
         """Let readers see what has been stored as safely as the definition asks for."""
         self.visible_next = max(self.visible_next, next_sequence)
+        if self.origins.untold:
+            self.origins.told(next_sequence)
 
     def take_back_hidden(self, end: End) -> None:
         """Remove messages whose sync failed: nobody was told of them."""
         self.log.return_to(end)
+        self.origins.take_back(end.next_sequence)
 
     def storage_status(self) -> StorageStatus:
         return StorageStatus(
@@ -118,7 +158,7 @@ class Stream:
         """Drop the segments whose messages have all outlived their time; how many went."""
         count = self._expired_count(now_ms)
         if count:
-            self.log.drop_oldest(count)
+            self._drop_oldest(count)
         return count
 
     def first_unexpired(self, now_ms: int) -> int:
@@ -143,11 +183,17 @@ class Stream:
 
     def close(self) -> None:
         self.exports.close()
+        try:
+            self.origins.close()
+        except OSError as error:
+            self.log.abandon()
+            raise DiskFailed(f"{self.folder}/origins: {error.strerror}") from error
         self.log.close()
 
     def abandon(self) -> None:
         """Give up the files without a last word to the disk."""
         self.exports.close()
+        self.origins.abandon()
         self.log.abandon()
 
     def check_size(self, payload_bytes_max: int) -> None:
@@ -157,6 +203,32 @@ class Stream:
                 f"a message of {payload_bytes_max} bytes (and {ENTRY_BYTES} of its own) exceeds "
                 f"maxSize {self.definition.max_size} of stream {self.name}"
             )
+
+    def _prepare(self, data_bytes: int, count: int) -> None:
+        """Everything that comes before an append: room, and no journal that misjudges it."""
+        if not self.origins.in_order:
+            self._put_origins_in_order()
+        wanted_bytes = data_bytes + ENTRY_BYTES * count
+        if self.log.total_bytes + wanted_bytes > self.definition.max_size:
+            self._make_room(wanted_bytes, count)
+
+    def _put_origins_in_order(self) -> None:
+        """Have the journal say what is in the log, which therefore has to be sure first."""
+        self.log.put_in_order()
+        try:
+            if self.log.synced:
+                self.log.begin_sync()()
+            self.origins.put_in_order(self.visible_next)
+        except OSError as error:
+            raise DiskFailed(f"{self.folder}/origins: {error.strerror}") from error
+
+    def _drop_oldest(self, count: int) -> None:
+        kept = self.log.segments[count:]
+        first_kept = kept[0].first_sequence if kept else self.log.next_sequence
+        first_unproven = self.origins.first_unproven
+        if first_unproven is not None and first_unproven < first_kept:
+            self._put_origins_in_order()
+        self.log.drop_oldest(count)
 
     def _make_room(self, wanted_bytes: int, count: int) -> None:
         max_size = self.definition.max_size
@@ -171,4 +243,14 @@ class Stream:
                 f"are used and {wanted_bytes} more do not fit; its strategy is RejectNewData"
             )
         stored = [segment.stored_bytes for segment in self.log.segments]
-        self.log.drop_oldest(count_to_drop_for_room(stored, wanted_bytes, max_size))
+        self._drop_oldest(count_to_drop_for_room(stored, wanted_bytes, max_size))
+
+
+def _missing(record: Record, data: bytes, sizes: Sequence[int]) -> tuple[bytes, Sequence[int]]:
+    """The messages of an append that are not stored yet."""
+    ends = list(accumulate(sizes, initial=0))
+    runs = list(record.missing())
+    return (
+        b"".join(data[ends[position] : ends[position + count]] for position, count in runs),
+        [size for position, count in runs for size in sizes[position : position + count]],
+    )

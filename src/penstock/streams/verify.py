@@ -19,6 +19,7 @@ from penstock.log.recovery import (
 )
 from penstock.log.scan import check_each
 from penstock.log.segment import Segment, segment_names
+from penstock.streams import origins
 from penstock.streams.exports import read_journal
 from penstock.streams.manager import HALF_DELETED, HALF_MADE, STREAMS_NAME, read_definition
 from penstock.streams.store import locked
@@ -80,6 +81,8 @@ def _verify_folders(folder: str) -> VerifyReport:
         sizes = disk.list_folder(path)
         if "mark" in sizes or any(INDEX_NAME.fullmatch(name) for name in sizes):
             _verify_journal(disk, stream)
+            if "origins" in sizes:
+                _verify_origins(disk, stream)
             _verify_log(disk, stream, sizes)
         else:
             stream.notes.append("its creation was interrupted; it has never held a message")
@@ -92,6 +95,13 @@ def _verify_journal(disk: ReadOnlyDisk, stream: StreamReport) -> None:
     except FileNotFoundError:
         stream.findings.append("exports: the file is missing")
         return
+    stream.findings += journal.damage
+    stream.notes += journal.notes
+
+
+def _verify_origins(disk: ReadOnlyDisk, stream: StreamReport) -> None:
+    """Its lines only: what they say about the log is judged by the log, at the next start."""
+    journal = origins.read_journal(disk.read_file(f"{stream.folder}/origins"))
     stream.findings += journal.damage
     stream.notes += journal.notes
 

@@ -7,8 +7,10 @@ style below `.localhost`.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote
@@ -25,6 +27,8 @@ from penstock.testing.service import Fault, Faults, Outcome, Refusal, Service
 METADATA_PREFIX = "x-amz-meta-"
 VIRTUAL_HOST = re.compile(r"(?P<bucket>.+)\.localhost(:\d+)?")
 UPLOAD_ID = re.compile(rb"<UploadId>([^<]+)</UploadId>")
+# moto says of every upload that it was begun on the day when S3 learnt to do uploads in parts.
+INITIATED = re.compile(rb"(?s)(<UploadId>([^<]+)</UploadId>.*?<Initiated>)[^<]*")
 UNCONSTRAINED_REGION = "us-east-1"
 
 
@@ -52,6 +56,7 @@ class Upload:
     upload_id: str
     state: UploadState = UploadState.OPEN
     parts: list[Part] = field(default_factory=list)
+    created_s: float = field(default_factory=time.time)  # since 1970
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,8 @@ class S3(Service):
         with self._moto.lock:
             self._check_upload(place)
             answer = self._moto.call(self.name, call.request)
+            if answer.status < 300 and call.operation == "ListMultipartUploads":
+                answer = self._with_true_times(answer)
             if answer.status >= 300 or call.operation not in REMEMBERED:
                 return Outcome(answer)
             REMEMBERED[call.operation](self, call.request, place, answer)
@@ -210,6 +217,16 @@ class S3(Service):
             if not self._moto.has_upload(place.bucket, upload_id):
                 text = "The specified multipart upload does not exist."
                 raise Refusal(Fault(404, "NoSuchUpload", text))
+
+    def _with_true_times(self, answer: Response) -> Response:
+        """A list of open uploads that says when each was begun."""
+
+        def corrected(found: re.Match[bytes]) -> bytes:
+            begun_s = self._uploads[found[2].decode()].created_s
+            text = datetime.fromtimestamp(begun_s, UTC).isoformat(timespec="milliseconds")
+            return found[1] + text.replace("+00:00", "Z").encode()
+
+        return replace(answer, body=INITIATED.sub(corrected, answer.body))
 
     def _create_bucket(self, name: str, request: Request) -> Response:
         with self._moto.own_bucket_names(name):
