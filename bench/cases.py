@@ -19,7 +19,7 @@ import uvloop
 from tests.environments import python_with
 from tests.server_process import ServerProcess, clean_environment
 
-from bench import exports, machine
+from bench import exports, fleet, machine, neighbours, spark_cases, spark_latency, steady
 from bench.appender import WARM_UP_COUNT
 from bench.figures import Figure, ratios
 from penstock import AsyncStreamManagerClient, StreamManagerClient
@@ -227,10 +227,16 @@ CASES: dict[str, Callable[[Path, Effort], list[Figure]]] = {
     "exports": exports.drain,
     "export-latency": exports.latency,
     "export-start": exports.first_delivery,
+    "export-neighbours": neighbours.neighbours,
+    "spark-batch": spark_cases.batch,
+    "spark-stream": spark_cases.stream,
+    "spark-tcp": spark_cases.tcp,
+    "spark-latency": spark_latency.latency,
 }
 # Minutes each: only on demand.
 SLOW_CASES: dict[str, Callable[[Path, Effort], list[Figure]]] = {
-    "thousand-streams": exports.thousand_streams,
+    "thousand-streams": steady.thousand_streams,
+    "fleet": fleet.measure,
 }
 
 

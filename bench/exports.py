@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -49,8 +48,6 @@ IDLE_S = 20.0
 TIMEOUT_S = 120.0
 TOKEN = "bench"
 WATCH_MS = 20_000
-STREAMS_MANY = 1000
-STEADY_S = 120
 
 
 def drain(folder: Path, effort: Effort) -> list[Figure]:
@@ -74,6 +71,7 @@ def _drain(folder: Path, effort: Effort, export_count: int) -> list[Figure]:
             (spark.drained_per_s(count), plain.drained_per_s(count)) for _ in range(effort.repeats)
         ]
         size = machine.tree(spark.pid)
+        cpu_percent = spark.idle_cpu_percent(IDLE_S * max(0.25, effort.share))
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     what = f"{export_count} export" + "s" * (export_count > 1)
     note = "The same destination code, in threads of one process; in turns; the ratio of each pair."
@@ -83,6 +81,7 @@ def _drain(folder: Path, effort: Effort, export_count: int) -> list[Figure]:
         Figure("... a plain loop, messages of 256 B", "messages/s", theirs, note=note),
         Figure("... memory of server, JVM and workers (PSS)", "MB", [size.pss_bytes / 1e6]),
         Figure("... their processes", "", [size.process_count]),
+        Figure("... their CPU while idle", "%", [cpu_percent], at_most=2),
     ]
 
 
@@ -118,41 +117,6 @@ def first_delivery(folder: Path, effort: Effort) -> list[Figure]:
     ]
 
 
-def thousand_streams(folder: Path, effort: Effort) -> list[Figure]:
-    """A message a second in each of 1,000 streams with an export each: does anything grow?"""
-    duration_s = round(STEADY_S * effort.share)
-    with sink_process() as sink, with_spark(folder / "spark", sink, streams=STREAMS_MANY) as side:
-        started = time.monotonic()
-        lags, sizes = [], []
-        before_s = machine.tree(side.pid).cpu_seconds
-        for second in range(duration_s):
-            uvloop.run(side.append_everywhere())
-            time.sleep(max(0.0, started + second + 1 - time.monotonic()))
-            lags.append(float(side.expected - sink.message_count))
-            if second % 5 == 4:
-                sizes.append(machine.tree(side.pid).pss_bytes / 1e6)
-        used_s = machine.tree(side.pid).cpu_seconds - before_s
-    lag_growth_per_s = (mean(second_half(lags)) - mean(first_half(lags))) / (duration_s / 2)
-    memory_growth = mean(second_half(sizes)) / mean(first_half(sizes))
-    title = f"1,000 exports, a message a second each, {duration_s} s: the lag's growth"
-    return [
-        # A hundredth of what is appended.
-        Figure(title, "messages/s", [lag_growth_per_s], at_most=STREAMS_MANY / 100),
-        Figure("... not delivered when the next are appended", "messages", lags),
-        Figure("... memory, second half : first half", "times", [memory_growth], at_most=1.05),
-        Figure("... memory of server, JVM and workers (PSS)", "MB", sizes),
-        Figure("... their CPU", "%", [100 * used_s / duration_s]),
-    ]
-
-
-def first_half(values: list[float]) -> list[float]:
-    return values[: len(values) // 2]
-
-
-def second_half(values: list[float]) -> list[float]:
-    return values[len(values) // 2 :]
-
-
 @dataclass
 class Side:
     """A server with exports, and somebody who does them."""
@@ -171,17 +135,17 @@ class Side:
 
     def create(self) -> None:
         for number in range(self.streams):
-            self.client.create_message_stream(self._definition(number))
+            self.client.create_message_stream(self.definition(number))
 
     def drained_per_s(self, count: int) -> float:
         """Fill a stream while its exports are paused, then let all go at once."""
         sent = count * self.exports
         self.expected = self.sink.message_count + sent
-        self.client.update_message_stream(self._definition(0, disabled=True))
+        self.client.update_message_stream(self.definition(0, disabled=True))
         for _ in range(0, count, BATCH_COUNT):
             self.client.append_messages("S0", [PAYLOAD] * BATCH_COUNT)
         started = time.monotonic()
-        self.client.update_message_stream(self._definition(0))
+        self.client.update_message_stream(self.definition(0))
         self.sink.wait_for(self.expected, TIMEOUT_S)
         return sent / (self.sink.last_arrival - started)
 
@@ -208,11 +172,16 @@ class Side:
             appends = (client.append_message(f"S{each}", PAYLOAD) for each in range(self.streams))
             await asyncio.gather(*appends)
 
-    def _definition(self, number: int, *, disabled: bool = False) -> MessageStreamDefinition:
+    def definition(
+        self, number: int, *, disabled: bool = False, start: int = 0
+    ) -> MessageStreamDefinition:
+        """Stream and exports; these go to the receivers in turn."""
+        receivers = self.sink.receivers
         configs = [
             HTTPConfig(
                 f"h{each}",
-                self.sink.url,
+                receivers[each % len(receivers)].url,
+                start_sequence_number=start,
                 export_format=ExportFormat.JSON_BATCHED,
                 disabled=disabled,
             )
@@ -231,7 +200,7 @@ def with_spark(folder: Path, sink: Sink, **counts: int) -> Iterator[Side]:
     cache = folder.parent / "cache"
     make_archive(cache)
     environment = {"PENSTOCK_PIPELINE": "embedded", "XDG_CACHE_HOME": str(cache)}
-    with _served(folder, sink, environment, **counts) as side:
+    with _served(folder, sink, environment, None, **counts) as side:
         yield side
 
 

@@ -6,10 +6,13 @@ import os
 import platform
 import re
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+LIBRARIES = ("penstock", "cbor2", "msgspec", "uvloop", "pyarrow", "pyspark")
 
 
 def describe(scratch: Path) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def describe(scratch: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         # A Python built without this is slower by a quarter and more, for ours and AWS's client.
         "python_is_optimised": "enable-optimizations" in str(sysconfig.get_config_vars()),
-        "libraries": {name: version(name) for name in ("penstock", "cbor2", "msgspec", "uvloop")},
+        "libraries": {name: version(name) for name in LIBRARIES},
     }
 
 
@@ -38,20 +41,61 @@ def cpu_seconds(pid: int) -> float:
 
 
 @dataclass(frozen=True)
-class Tree:
-    """What a process and all its descendants use."""
+class Usage:
+    """What some processes use together."""
 
     process_count: int
     pss_bytes: int  # what they share counts once
     cpu_seconds: float
+    thread_count: int
 
 
-def tree(pid: int) -> Tree:
+# Who is who below a server, by its command line.
+ROLES = {
+    "server": "penstock serve",
+    "JVM": "PythonGatewayServer",
+    "workers": "pyspark.worker",
+    "driver": "penstock pipeline",
+}
+
+
+def tree(pid: int) -> Usage:
+    """What a process and all its descendants use."""
+    return _usage(_descendants(pid))
+
+
+def by_role(pid: int) -> dict[str, Usage]:
+    """The same for each kind of process below a server."""
+    pids: dict[str, list[int]] = {}
+    for each in _descendants(pid):
+        with suppress(OSError):  # it is gone meanwhile
+            command = Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            role = next(role for role, sign in ROLES.items() if sign in command)
+            pids.setdefault(role, []).append(each)
+    return {role: _usage(found) for role, found in pids.items()}
+
+
+def _descendants(pid: int) -> list[int]:
+    """A process, its children, and theirs; without those that ended and wait to be buried."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it is gone meanwhile
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                children.setdefault(int(parent), []).append(int(path.parent.name))
     pids = [pid]
     for each in pids:  # grows on the way
-        children = Path(f"/proc/{each}/task").glob("*/children")
-        pids += [int(child) for path in children for child in path.read_text().split()]
-    return Tree(len(pids), sum(map(pss_bytes, pids)), sum(map(cpu_seconds, pids)))
+        pids += children.get(each, [])
+    return pids
+
+
+def _usage(pids: list[int]) -> Usage:
+    found = []
+    for pid in pids:
+        with suppress(OSError):  # it is gone meanwhile
+            threads = int(_field(f"/proc/{pid}/status", "Threads"))
+            found.append((1, pss_bytes(pid), cpu_seconds(pid), threads))
+    return Usage(*map(sum, zip(*found, strict=True)))
 
 
 def pss_bytes(pid: int) -> int:
