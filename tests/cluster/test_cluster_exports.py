@@ -102,7 +102,7 @@ def delivered(rig: Rig) -> dict[str, object]:
         "kinesis": [record.data for record in rig.cloud.kinesis.records("telemetry")],
         "sitewise": [entry.values for entry in rig.cloud.sitewise.entries()],
         "s3": rig.cloud.s3.object("bucket", "report").body,
-        "statuses": statuses(rig, "statuses"),
+        "statuses": statuses(rig.client, "statuses"),
         "counts": [(view.delivered_messages, view.delivered_bytes) for view in views],
         "errors": [view.last_error for view in views],
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transforms_rig import wait_until
 
 from penstock.client.sync import StreamManagerClient
 from penstock.client.worker import WorkerClient
@@ -104,9 +105,12 @@ def test_what_a_lost_pipeline_said_is_not_shown_any_more(
         only_order(other, report())
         assert view(pipeline).state == "running"
 
-    while view(pipeline).state == "running":
-        pass  # the server hears of the end of a connection in its next turn
-    assert view(pipeline).state == "waiting"
+    wait_until(
+        lambda: view(pipeline).state == "waiting",
+        "the server to hear of the end of the connection",
+        5.0,
+        lambda: view(pipeline),
+    )
 
 
 def test_a_restart_of_the_server_keeps_what_must_be_known(

@@ -10,5 +10,5 @@ Always      the server's position is the only truth; an export is never in two j
             lease is taken; a thread that hangs keeps its lease and nothing else.
 Dies        the driver ends when its server or the JVM does; workers end with the JVM, the JVM with
             the driver. The server's supervisor starts all of it again.
-Read in order   app, jvm, context, scheduler, task, export, archive.
+Read in order   app, jvm, context, scheduler, failure, task, export, archive.
 """
