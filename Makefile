@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml src/penstock/version.py
 	touch $@
 
 test: setup check  ## lint, types, layers, and every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup  ## what can be told without running: format, lint, types, layers
 	$(BIN)/ruff format --check --quiet

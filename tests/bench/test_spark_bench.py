@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 # Twenty seconds each; the first run of all has to fetch Kafka, and machines are busy.
 RUN_TIMEOUT_S = 280
@@ -67,15 +69,23 @@ def test_a_batch_is_compared_with_parquet_and_a_real_kafka(tmp_path: Path) -> No
     assert "... text" in rates
 
 
+@pytest.mark.slow
 def test_without_kafka_the_rest_is_measured_and_a_word_is_said(tmp_path: Path) -> None:
     no_kafka = "kafka.BROKER = 'org.apache.kafka:kafka_2.13:0.0.0'"
-    cases = "measure(spark_cases.stream); measure(spark_latency.latency)"
-    figures, said = measured(tmp_path, f"{no_kafka}\n{cases}")
+    figures, said = measured(tmp_path, f"{no_kafka}\nmeasure(spark_cases.stream)")
 
     assert demands(figures) == {
         "availableNow, messages of 256 B, our source, local files : Parquet": 0.6,
-        "one message, from append to sink, our source, local files": 80,
-        "one message, from append to sink, our source, over TCP": 80,
     }
     assert "Kafka cannot be had and is left out" in said
     assert "kafka_2.13;0.0.0: not found" in said
+
+
+@pytest.mark.slow
+def test_the_latency_is_measured_from_files_and_over_tcp(tmp_path: Path) -> None:
+    figures, _ = measured(tmp_path, "measure(spark_latency.latency)")
+
+    assert demands(figures) == {
+        "one message, from append to sink, our source, local files": 80,
+        "one message, from append to sink, our source, over TCP": 80,
+    }

@@ -20,7 +20,7 @@ from server_process import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MESSAGE_COUNT = 20_000
+MESSAGE_COUNT = 10_000
 
 
 @pytest.fixture(scope="module")

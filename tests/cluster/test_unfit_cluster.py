@@ -36,6 +36,7 @@ def test_executors_without_penstock_are_told_in_the_state_of_the_export(
     assert "spark.pyspark.python" in error
 
 
+@pytest.mark.slow
 def test_executors_can_bring_their_python_in_an_archive(
     cluster: SparkCluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -59,6 +60,7 @@ def test_executors_can_bring_their_python_in_an_archive(
         assert sink.bodies() == numbered(10)
 
 
+@pytest.mark.slow
 def test_an_application_that_the_cluster_ends_says_so_and_ends(
     cluster: SparkCluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -48,7 +48,8 @@ def test_a_pipeline_that_runs_alone_does_the_exports_until_it_is_stopped(
             status = pipeline.wait(STOP_TIMEOUT_S)
         assert status == 0
         assert sink.bodies() == numbered(10)
-        assert "Traceback" not in log_path.read_text()
+        # A worker that loses its JVM may be killed with the word "Traceback" on its lips.
+        assert 'File "' not in log_path.read_text()
 
 
 def test_a_lease_of_an_earlier_server_moves_no_position_of_this_one(

@@ -117,7 +117,7 @@ def test_sitewise_that_throttles_and_fails_entries_gets_every_value(rig: Rig) ->
     assert (view.delivered_messages, view.refused_messages) == (count, 0)
 
 
-def test_an_s3_task_that_fails_at_first_has_one_start_and_one_end(rig: Rig, tmp_path: Path) -> None:
+def test_an_s3_task_that_fails_at_first_starts_and_then_ends_once(rig: Rig, tmp_path: Path) -> None:
     rig.cloud.s3.create_bucket("troubled")
     knob = rig.cloud.s3.fail(operation="PutObject", times=2)
     file = tmp_path / "file"
@@ -130,7 +130,11 @@ def test_an_s3_task_that_fails_at_first_has_one_start_and_one_end(rig: Rig, tmp_
 
     assert knob.used == 2
     assert rig.cloud.s3.object("troubled", "key").body == b"content"
-    assert statuses(rig.client, "task-statuses") == [(0, Status.InProgress), (0, Status.Success)]
+    *starts, end = statuses(rig.client, "task-statuses")
+    # One for each process that took it up.
+    assert 1 <= len(starts) <= 3
+    assert set(starts) == {(0, Status.InProgress)}
+    assert end == (0, Status.Success)
 
 
 def test_neighbours_of_a_hanging_and_a_denying_destination_go_on(rig: Rig) -> None:

@@ -164,6 +164,7 @@ def test_infer_prints_a_schema_to_paste(place: tuple[Path, ServerProcess]) -> No
     assert "1 of 3 messages are not JSON objects and were left out." in done.errors
 
 
+@pytest.mark.slow
 def test_infer_reads_a_data_directory_without_its_server(
     place: tuple[Path, ServerProcess],
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -64,7 +65,11 @@ def start_context(
     if os.path.exists(archive):
         flags.append(f"-XX:SharedArchiveFile={archive}")
     gateway = start_gateway(java, home, flags)
-    return connect(gateway, master, ui=ui, conf=conf), gateway
+    try:
+        return connect(gateway, master, ui=ui, conf=conf), gateway
+    except BaseException:
+        gateway.stop()
+        raise
 
 
 def is_local(master: str) -> bool:
@@ -82,14 +87,14 @@ def connect(
     for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         kind.handle_error = lambda *_: None
 
-    os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
-    os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.secret
     given = dict(conf or {})
     # Workers must be an interpreter that has Penstock.
     os.environ["PYSPARK_PYTHON"] = given.get("spark.pyspark.python", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     own = {
         "spark.app.name": "Penstock exports",
+        # Never used; the default is a folder where the server was started.
+        "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "penstock-warehouse"),
         "spark.ui.enabled": str(ui).lower(),
         # One-task jobs take 30 ms with it and 80 ms without.
         "spark.python.unix.domain.socket.enabled": "true",
@@ -111,7 +116,13 @@ def connect(
     }
     # pyspark keeps the gateway of an earlier context of this process, whose Java is gone.
     SparkContext._gateway = SparkContext._jvm = None
-    return SparkContext(conf=SparkConf().setAll((own | given | fixed).items()))
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.secret
+    try:
+        return SparkContext(conf=SparkConf().setAll((own | given | fixed).items()))
+    finally:
+        # This Java is ours: a process that we start must not take it for its own.
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
 def driver_host(master: str) -> str:

@@ -11,11 +11,16 @@ Bytes       what a server sends or a store folder holds goes to Spark as it is: 
             Arrow's offsets, the payloads are not copied one by one.
 Processes   planning, reading and writing run in different Python processes, none of them the
             user's. What travels between them is a small frozen dataclass.
-Read in order   options, places, ranges, arrow, reader, offsets, stream_reader, source.
+Read in order   options, places, ranges, arrow, reader, offsets, stream_reader, sink_options,
+            packing, sink, source.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ __all__ = ["register", "settings"]
 
 # Spark refuses option filterPushdown while this is off, which is its default.
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+PYTHON = "PYSPARK_PYTHON"  # the variable that names the interpreter of Spark's workers
 
 
 def register(spark: SparkSession) -> None:
@@ -32,7 +38,26 @@ def register(spark: SparkSession) -> None:
     from penstock.spark.source import PenstockDataSource
 
     spark.conf.set(PUSHDOWN, "true")
-    spark.dataSource.register(PenstockDataSource)
+    with _this_python(spark):
+        spark.dataSource.register(PenstockDataSource)
+
+
+@contextmanager
+def _this_python(spark: SparkSession) -> Iterator[None]:
+    """Have a local session read with the interpreter that has Penstock: this one.
+
+    Unless told otherwise, Spark takes whatever `python3` the path leads to.
+    """
+    context = getattr(spark, "_sc", None)  # Spark Connect has none
+    if context is None or not context.master.startswith("local") or PYTHON in os.environ:
+        yield
+        return
+    chosen = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = chosen
 
 
 def settings() -> dict[str, str]:

@@ -38,7 +38,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.places import Bounds
 from penstock.spark.ranges import Range, report_loss
 from penstock.spark.reader import batches, portions, start_of
-from penstock.spark.survey import Address, Places, Survey, name_of
+from penstock.spark.survey import Address, Places, Survey, name_of, some
 from penstock.spark.trouble import said_plainly
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning(
                 "A query without a checkpoint begins: %s. If it has run before, its checkpoint is "
                 "lost, and messages will be read again.",
-                ", ".join(f"{s} at {p} from {n}" for p, s, n in entries(self._initial)) or "empty",
+                some(f"{s} at {p} from {n}" for p, s, n in entries(self._initial)) or "empty",
             )
         return self._initial
 

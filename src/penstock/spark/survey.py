@@ -108,7 +108,7 @@ class Places:
         if missing:
             raise SourceError(
                 f"option stream: there is no stream {missing[0]} at "
-                f"{_some(survey.bounds)}; there are {self._existing() or 'none at all'}"
+                f"{some(survey.bounds)}; there are {self._existing() or 'none at all'}"
             )
 
     def close(self) -> None:
@@ -168,10 +168,10 @@ class Places:
         return {name: bounds for name, bounds in asked.items() if bounds is not None}
 
     def _existing(self) -> str:
-        return _some({name for place in self._open.values() for name in place.streams()})
+        return some({name for place in self._open.values() for name in place.streams()})
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
     """A few names for a message."""
     ordered = sorted(names)
     shown = ", ".join(ordered[:NAMES_SHOWN])
