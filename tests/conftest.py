@@ -1,7 +1,7 @@
 """What every test can ask for: a real server, and its log when something fails.
 
-And their order, for when two processes share them file by file: those with Spark come first, because
-they take longest.
+And their order, for when two processes share them file by file: those with Spark come first,
+because they take longest.
 """
 
 from __future__ import annotations
