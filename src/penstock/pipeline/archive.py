@@ -9,15 +9,19 @@ most Javas come with, and that of `penstock[java]` does not.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from penstock.log.disk import locked_file
 from penstock.pipeline.context import connect, session_of
 from penstock.pipeline.jvm import (
     Gateway,
+    Java,
     archive_path,
     find_java,
     java_command,
@@ -41,12 +45,22 @@ def make_in_background() -> subprocess.Popen[bytes] | None:
     )
 
 
-def make() -> str:
-    """Make the archive; where it is."""
+def make() -> None:
+    """Make the archive, unless it is there or somebody else is making it."""
     java, home = find_java(), spark_home()
     path = archive_path(java, home)
+    if os.path.exists(path):
+        return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+    with contextlib.suppress(BlockingIOError), locked_file(f"{path}.lock", write=True):
+        _make(java, home, path)
+
+
+def _make(java: Java, home: str, path: str) -> None:
+    for left_behind in glob.glob(f"{glob.escape(path)}-*"):
+        shutil.rmtree(left_behind)
+    prefix = f"{os.path.basename(path)}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=os.path.dirname(path)) as folder:
         classes = os.path.join(folder, "classes")
         archive = os.path.join(folder, "archive")
         _do_everything(start_gateway(java, home, [f"-XX:DumpLoadedClassList={classes}"]), folder)
@@ -56,7 +70,6 @@ def make() -> str:
         ]
         subprocess.run(java_command(java, home, flags), check=True, stdout=subprocess.DEVNULL)
         os.rename(archive, path)
-    return path
 
 
 def _do_everything(gateway: Gateway, folder: str) -> None:
@@ -90,4 +103,4 @@ def _run_query(spark: SparkSession, table: str, folder: str) -> None:
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
         os.nice(10)
-    print(make())
+    make()
