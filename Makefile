@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml src/penstock/version.py
 	touch $@
 
 test: setup check  ## lint, types, layers, and every test
-	$(BIN)/python -m penstock.pipeline.archive  # once; each Java of the tests starts sooner by it
+	$(BIN)/python -m penstock.pipeline.archive >/dev/null  # once; Java starts sooner by it
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup  ## what can be told without running: format, lint, types, layers

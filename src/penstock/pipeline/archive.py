@@ -45,15 +45,15 @@ def make_in_background() -> subprocess.Popen[bytes] | None:
     )
 
 
-def make() -> None:
-    """Make the archive, unless it is there or somebody else is making it."""
+def make() -> str:
+    """Make the archive, unless it is there or somebody else is making it; where it is."""
     java, home = find_java(), spark_home()
     path = archive_path(java, home)
-    if os.path.exists(path):
-        return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with contextlib.suppress(BlockingIOError), locked_file(f"{path}.lock", write=True):
-        _make(java, home, path)
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(BlockingIOError), locked_file(f"{path}.lock", write=True):
+            _make(java, home, path)
+    return path
 
 
 def _make(java: Java, home: str, path: str) -> None:
@@ -103,4 +103,4 @@ def _run_query(spark: SparkSession, table: str, folder: str) -> None:
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
         os.nice(10)
-    make()
+    print(make())
