@@ -130,6 +130,7 @@ def test_an_s3_task_whose_file_no_executor_can_see_fails_with_that_reason(
     assert cluster_rig.cloud.s3.stored("elsewhere") == []
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_a_node_and_another_executor_die_during_exports(
     cluster: SparkCluster, cluster_rig: ClusterRig
 ) -> None:

@@ -148,8 +148,11 @@ def descendants(process_id: int) -> dict[int, str]:
     """The processes below one, with their command lines."""
     found: dict[int, str] = {}
     for child in _children(process_id):
-        with open(f"/proc/{child}/cmdline", "rb") as file:
-            found[child] = file.read().replace(b"\0", b" ").decode()
+        try:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                found[child] = file.read().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
         found |= descendants(child)
     return found
 

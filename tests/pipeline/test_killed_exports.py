@@ -32,7 +32,7 @@ REQUEST_S = 0.1
 GO_ON_WITHIN_S = 20.0
 # What an export sends at that rate until the slowest of the others goes on as well.
 BACKLOG_PER_KILL = int(GO_ON_WITHIN_S / REQUEST_S) * BATCH_SIZE
-SHORT, LONG = 2, 10
+SHORT, LONG = 1, 10
 
 
 def java(rig: Rig) -> int:
