@@ -61,7 +61,7 @@ def _this_python(spark: SparkSession) -> Iterator[None]:
 
 
 def settings() -> dict[str, str]:
-    """Settings for a session with small, frequent micro-batches: a third of the latency.
+    """Settings for a session with small, frequent micro-batches, which cost less with them.
 
     To be given when the session is built. The checkpoint manager needs a file system with an atomic
     rename: a local disk or HDFS, not an object store. Queries that compute much per row want
