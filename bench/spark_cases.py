@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MESSAGE_COUNT = 1_000_000
 PAYLOAD_SIZES = {256: "256 B", 1024: "1 KiB"}
 # The JIT needs a few rounds until all of them run evenly.
-WARM_UP_ROUNDS = 3
+WARM_UP_ROUNDS = 6
 # Spark as it comes, but for what starts a Python task sooner: no other reader here has any.
 SETTINGS = {"spark.python.unix.domain.socket.enabled": "true"}
 

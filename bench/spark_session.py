@@ -41,8 +41,7 @@ def spark_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
-        if os.environ.get("PS") != "0":
-            penstock.spark.register(spark)
+        penstock.spark.register(spark)
         yield spark
     finally:
         spark.stop()

@@ -18,8 +18,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
+from penstock.checksum import crc32
 from penstock.model import Message
 
 ENTRY = struct.Struct("<QqIIII")

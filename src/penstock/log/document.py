@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
+from penstock.checksum import crc32
 from penstock.errors import StoreError
 from penstock.log.disk import Disk
 

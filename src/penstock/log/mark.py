@@ -13,8 +13,8 @@ reservations are small, so that quiet streams skip little; an orderly stop skips
 from __future__ import annotations
 
 import struct
-from zlib import crc32
 
+from penstock.checksum import crc32
 from penstock.log.disk import Storage
 
 _BODY = struct.Struct("<8sQQ")

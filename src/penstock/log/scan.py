@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from zlib import crc32
 
 from penstock.block import ENTRY, ENTRY_BYTES, U32_MASK, entries_intact
+from penstock.checksum import crc32
 from penstock.log.disk import StoredFile
 
 

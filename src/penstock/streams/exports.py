@@ -7,10 +7,10 @@ So a changed definition takes effect at once and whole, whatever the journal sti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from zlib import crc32
 
 import msgspec
 
+from penstock.checksum import crc32
 from penstock.log.disk import Storage
 from penstock.model import (
     ExportConfig,

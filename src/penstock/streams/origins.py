@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from zlib import crc32
 
 import msgspec
 
+from penstock.checksum import crc32
 from penstock.errors import InvalidRequestException
 from penstock.log.disk import Storage, StoredFile
 from penstock.log.log import Log
