@@ -14,7 +14,7 @@ from spark_driver import running_spark
 
 from failure_logs import show_on_failure
 from penstock.client.sync import StreamManagerClient
-from penstock.model import MessageStreamDefinition, StrategyOnFull
+from penstock.model import MessageStreamDefinition, ReadMessagesOptions, StrategyOnFull
 from server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def test_a_cluster_reads_what_a_local_session_reads(
     with running_spark(tmp_path / "cluster.log", master=cluster.url, conf=EXECUTOR_CONF) as spark:
         cluster.wait_for_executors(2)
         on_cluster = everything(spark, guarded_server, tmp_path / "on-cluster")
+        assert copied(spark, guarded_server) == numbered(MESSAGE_COUNT)
     with running_spark(tmp_path / "local.log") as spark:
         local = everything(spark, guarded_server, tmp_path / "local")
     assert on_cluster == local
@@ -84,6 +85,18 @@ def everything(spark: SparkSession, server: ServerProcess, folder: Path) -> tupl
     query.awaitTermination()
     assert len([each for each in query.recentProgress if each["numInputRows"]]) == 2
     return rows(batch), rows(spark.read.parquet(str(folder / "table")))
+
+
+def copied(spark: SparkSession, server: ServerProcess) -> list[bytes]:
+    """The messages of a stream that the cluster's executors wrote, in the order of the payloads."""
+    address = {"servers": f"127.0.0.1:{server.port}", "token": CLIENT_TOKEN}
+    original = spark.read.format("penstock").options(**address, stream="stream").load()
+    sink = original.select("payload").write.format("penstock").mode("append")
+    sink.options(**address, stream="copy", createStream="true").save()
+    with StreamManagerClient(port=server.port, auth_token=CLIENT_TOKEN) as client:
+        options = ReadMessagesOptions(0, MESSAGE_COUNT, MESSAGE_COUNT)
+        found = [message.payload for message in client.read_messages("copy", options)]
+    return sorted(found, key=int)
 
 
 def rows(frame: Any) -> Rows:

@@ -43,6 +43,12 @@ malformed = "column"
 sql = "SELECT b AS kind, a, _malformed, sequence_number FROM source"
 target = { table = "lenient", partition_by = ["kind"] }
 
+[transforms.aside]
+source = "Later"
+format = "raw"
+sql = "SELECT sequence_number, CAST(payload AS STRING) AS text FROM source"
+target = { format = "json", options = { path = "FOLDER/aside" } }
+
 [transforms.broken]
 source = "Mixed"
 schema = "a INT"
@@ -58,7 +64,7 @@ def rig(
 ) -> Iterator[TransformRig]:
     folder = tmp_path_factory.mktemp("transforms")
     show_on_failure(request, folder / "server.log")
-    with running_transforms(folder, CONFIG) as running:
+    with running_transforms(folder, CONFIG.replace("FOLDER", str(folder))) as running:
         running.cloud.kinesis.create_stream("cloud")
         kinesis = ExportDefinition(kinesis=[KinesisConfig("export", "cloud")])
         running.create("Averages", kinesis)
@@ -175,6 +181,23 @@ def table(folder: Path) -> list[dict[str, object]]:
         files, format="parquet", partitioning=hive, partition_base_dir=str(folder)
     )
     return source.to_table().to_pylist()
+
+
+def test_a_source_may_come_later_and_a_target_be_any_format_of_sparks(rig: TransformRig) -> None:
+    rig.wait_for_state("lenient", "running")
+    assert "Later" in str(rig.wait_for_state("aside", "waiting").last_error)
+
+    rig.create("Later")
+    rig.append("Later", [b"first", b"second"])
+
+    rig.wait_until_read("aside", 2)
+    files = (rig.folder / "aside").glob("part-*.json")
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert sorted((row["sequence_number"], row["text"]) for row in rows) == [
+        (0, "first"),
+        (1, "second"),
+    ]
+    assert rig.view("aside").target.endswith("json")
 
 
 def test_one_that_is_broken_is_told_and_the_others_go_on(rig: TransformRig) -> None:

@@ -54,7 +54,7 @@ class TransformService:
         self._now_ms = now_ms
 
     def wants_worker(self) -> bool:
-        return any(transform.enabled for transform in self._transforms.values())
+        return bool(self._runnable())
 
     def take_reports(self, reports: Sequence[TransformReport]) -> list[Order]:
         """Keep what the pipeline says; the answer is what is to run."""
@@ -67,7 +67,7 @@ class TransformService:
                 self._bury(transform, report.malformed)
             self._note(report, record)
             self._reports[report.name] = structs.replace(report, malformed=[])
-        return [self._order(each) for each in self._transforms.values() if each.enabled]
+        return [self._order(each) for each in self._runnable()]
 
     def pipeline_lost(self, session: Session) -> None:
         """What it said last is not so any more."""
@@ -100,6 +100,14 @@ class TransformService:
     def keep_house(self) -> None:
         if self._now_ms() - self._stored_at_ms >= STORE_INTERVAL_MS:
             self._store_checked()
+
+    def _runnable(self) -> list[Transform]:
+        """Without its source a transform could only fail; it runs as soon as there is one."""
+        return [
+            transform
+            for transform in self._transforms.values()
+            if transform.enabled and self.stream_named(transform.source) is not None
+        ]
 
     def _order(self, transform: Transform) -> Order:
         record = self._records[transform.name]
@@ -154,29 +162,35 @@ class TransformService:
             record.generation,
             dead_letters=self._letter_count(transform),
         )
-        report = self._reports.get(transform.name)
-        if report is None or not transform.enabled:
+        if not transform.enabled:
             return view
         stream = self.stream_named(transform.source)
-        if stream is not None and report.next_sequence_number is not None:
-            first = max(report.next_sequence_number, stream.log.first_sequence)
-            view.lag_messages = max(0, stream.visible_next - first)
-        view.state = report.state
-        view.next_sequence_number = report.next_sequence_number
-        view.rows_in, view.rows_out = report.rows_in, report.rows_out
-        view.lost_messages = report.lost_messages
-        view.rows_in_per_second = report.rows_in_per_second
-        view.rows_out_per_second = report.rows_out_per_second
-        view.batch_millis = report.batch_millis
-        view.last_error, view.tries = report.error, report.tries
-        view.next_retry_time = report.next_retry_time
+        report = self._reports.get(transform.name)
+        if stream is None:
+            view.last_error = f"its source, stream {transform.source}, does not exist yet"
+        elif report is not None:
+            _add_report(view, report, stream)
         return view
 
     def _letter_count(self, transform: Transform) -> int:
-        return sum(
-            letters.count(transform.source, transform.letters_name)
-            for letters in self._desk.all_letters()
-        )
+        key = (transform.source, transform.letters_name)
+        return self._desk.letter_counts().get(key, 0)
+
+
+def _add_report(view: TransformView, report: TransformReport, stream: Stream) -> None:
+    """What the pipeline says of it."""
+    if report.next_sequence_number is not None:
+        first = max(report.next_sequence_number, stream.log.first_sequence)
+        view.lag_messages = max(0, stream.visible_next - first)
+    view.state = report.state
+    view.next_sequence_number = report.next_sequence_number
+    view.rows_in, view.rows_out = report.rows_in, report.rows_out
+    view.lost_messages = report.lost_messages
+    view.rows_in_per_second = report.rows_in_per_second
+    view.rows_out_per_second = report.rows_out_per_second
+    view.batch_millis = report.batch_millis
+    view.last_error, view.tries = report.error, report.tries
+    view.next_retry_time = report.next_retry_time
 
 
 def _letter(stream: Stream, malformed: Malformed) -> tuple[int, int, str, bytes]:
