@@ -19,7 +19,7 @@ import uvloop
 from tests.environments import python_with
 from tests.server_process import ServerProcess, clean_environment
 
-from bench import exports, fleet, machine, neighbours, spark_cases, spark_latency, steady
+from bench import console, exports, fleet, machine, neighbours, spark_cases, spark_latency, steady
 from bench.appender import WARM_UP_COUNT
 from bench.figures import Figure, ratios
 from penstock import AsyncStreamManagerClient, StreamManagerClient
@@ -222,6 +222,7 @@ CASES: dict[str, Callable[[Path, Effort], list[Figure]]] = {
     "flush": append_flushed,
     "idle": start_idle,
     "segments": open_many_segments,
+    "console": console.measure,
     "plain-read": Rate(read_plainly, "messages/s", 100_000, filled_with=PAYLOAD),
     "threads": Rate(append_from_threads, "appends/s", 10_000),
     "exports": exports.drain,

@@ -56,18 +56,19 @@ ROLES = {
     "JVM": "PythonGatewayServer",
     "workers": "pyspark.worker",
     "driver": "penstock pipeline",
+    "console": "penstock console",
 }
 
 
 def tree(pid: int) -> Usage:
     """What a process and all its descendants use."""
-    return _usage(_descendants(pid))
+    return _usage(descendants(pid))
 
 
 def by_role(pid: int) -> dict[str, Usage]:
     """The same for each kind of process below a server."""
     pids: dict[str, list[int]] = {}
-    for each in _descendants(pid):
+    for each in descendants(pid):
         with suppress(OSError):  # it is gone meanwhile
             command = Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             role = next(role for role, sign in ROLES.items() if sign in command)
@@ -75,7 +76,7 @@ def by_role(pid: int) -> dict[str, Usage]:
     return {role: _usage(found) for role, found in pids.items()}
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """A process, its children, and theirs; without those that ended and wait to be buried."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -22,8 +22,8 @@ READY = re.compile(r"^Penstock listens on (?P<host>\S+):(?P<port>\d+) ")
 FOREIGN_VARIABLES = ("STREAM_MANAGER_", "PENSTOCK_", "AWS_CONTAINER_AUTHORIZATION_TOKEN")
 
 
-# Most tests are not about exports, and theirs lead nowhere.
-NO_PIPELINE = {"PENSTOCK_PIPELINE": "off"}
+# Most tests are about neither exports nor pages, and their exports lead nowhere.
+ALONE = {"PENSTOCK_PIPELINE": "off", "PENSTOCK_CONSOLE": "false"}
 
 
 class ServerProcess:
@@ -80,7 +80,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=clean_environment() | NO_PIPELINE | self.env | dict(env or {}),
+                env=clean_environment() | ALONE | self.env | dict(env or {}),
             )
         self._wait_until_ready(self.process)
 

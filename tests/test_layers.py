@@ -24,8 +24,11 @@ LAYERS: dict[str, set[str]] = {
     "__init__": {"client", "util", "block", "model", "errors", "version"},
     "__main__": {"cli"},
     "cli": {
+        "demo",
+        "doctor",
         "fleet",
         "survey_model",
+        "observe_model",
         "server",
         "streams",
         "client",
@@ -48,22 +51,26 @@ LAYERS: dict[str, set[str]] = {
     },
     "server": {
         "survey_model",
+        "observe_model",
+        "version",
         "exporting",
         "transforms",
         "streams",
         "protocol",
         "settings",
+        "logs",
         "block",
         "export_model",
         "model",
         "errors",
     },
     "exporting": {"streams", "util", "block", "export_model", "model", "errors"},
-    "streams": {"survey_model", "log", "block", "model", "errors"},
-    "log": {"block", "model", "errors"},
+    "streams": {"survey_model", "checksum", "log", "block", "model", "errors"},
+    "log": {"checksum", "block", "model", "errors"},
     "protocol": {"survey_model", "transforms", "block", "export_model", "model", "errors"},
     "client": {
         "survey_model",
+        "observe_model",
         "protocol",
         "transforms",
         "util",
@@ -73,8 +80,27 @@ LAYERS: dict[str, set[str]] = {
         "errors",
         "version",
     },
+    "doctor": {
+        "pipeline.jvm",
+        "destinations",
+        "streams",
+        "log",
+        "settings",
+        "units",
+        "model",
+        "errors",
+    },
     "fleet": {"client", "streams", "log", "block", "survey_model", "model", "errors"},
-    "console": {"client", "model", "errors"},
+    "console": {
+        "client",
+        "observe_model",
+        "export_model",
+        "transforms.reports",
+        "model",
+        "errors",
+        "units",
+        "version",
+    },
     "spark": {"client", "streams", "log", "block", "model", "errors"},
     "pipeline": {
         "spark",
@@ -91,15 +117,18 @@ LAYERS: dict[str, set[str]] = {
     },
     "destinations": {"util", "model", "errors"},
     "testing": {"client", "learned", "model", "errors", "util"},
+    "demo": {"__init__", "testing", "observe_model", "export_model", "errors"},
     "settings": {"transforms", "units", "errors"},
     "transforms": {"log", "model", "errors"},
     "logs": {"units"},
     "util": {"model", "errors"},
-    "block": {"model"},
+    "block": {"checksum", "model"},
     "export_model": {"model"},
+    "observe_model": {"export_model", "transforms.reports", "model"},
     "survey_model": {"model"},
     "model": {"learned"},
     "learned": set(),
+    "checksum": set(),
     "errors": set(),
     "units": set(),
     "version": set(),
@@ -108,10 +137,13 @@ LAYERS: dict[str, set[str]] = {
 # Libraries that only some may know: Spark is the pipeline's, the terminal the command line's.
 DOORS: dict[str, set[str]] = {
     "pyspark": {"pipeline", "spark"},
-    "pyarrow": {"pipeline", "spark"},
+    "pyarrow": {"pipeline", "spark", "demo"},
     "numpy": {"pipeline", "spark"},
     "click": {"cli"},
     "rich": {"cli"},
+    "starlette": {"console"},
+    "uvicorn": {"console"},
+    "opentelemetry": {"console"},
 }
 
 # What turns bytes into objects and back must not know where the bytes come from.
@@ -242,7 +274,7 @@ def test_the_check_finds_what_it_looks_for(unit: str, source: str, expected: lis
 
 # --- what a server process really loads ---------------------------------------------------------
 
-NOT_IN_A_SERVER = {"pyspark", "pyarrow", "numpy", "pandas", "rich"}
+NOT_IN_A_SERVER = {"pyspark", "pyarrow", "numpy", "pandas", "rich", "starlette", "uvicorn"}
 
 
 def test_the_modules_of_the_server_load_neither_spark_nor_a_terminal() -> None:

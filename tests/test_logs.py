@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -79,5 +81,96 @@ def test_configuring_twice_prints_once(lines):
     assert lines.getvalue().count("Once.") == 1
 
 
-def test_the_setting_offers_exactly_these_levels():
+def test_the_settings_offer_exactly_these_levels_and_formats():
     assert SETTINGS["log_level"].about.choices == tuple(logs.LEVELS)
+    assert SETTINGS["log_format"].about.choices == tuple(logs.FORMATTERS)
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def test_in_json_each_record_is_one_line_with_its_fields(lines):
+    logs.configure("INFO", lines, log_format="json")
+    logging.getLogger("penstock.exporting").warning(
+        "Export %s\nfails.", "\u00e9", extra={"stream": "s", "tries": 3, "path": Path("/x")}
+    )
+    (line,) = lines.getvalue().splitlines()
+    entry = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
+    assert entry == {
+        "level": "WARN",
+        "logger": "penstock.exporting",
+        "message": "Export \u00e9\nfails.",
+        "stream": "s",
+        "tries": 3,
+        "path": "/x",
+    }
+
+
+def test_in_json_an_exception_is_a_field_of_the_same_line(lines):
+    logs.configure("INFO", lines, log_format="json")
+    try:
+        raise OSError("the disk is gone")
+    except OSError:
+        logging.getLogger("penstock.log").exception("Not closed.")
+    (line,) = lines.getvalue().splitlines()
+    exception = json.loads(line)["exception"].splitlines()
+    assert exception[0].startswith("Traceback")
+    assert exception[-1] == "OSError: the disk is gone"
+
+
+def test_in_json_no_field_hides_what_every_line_has(lines):
+    logs.configure("INFO", lines, log_format="json")
+    logging.getLogger("penstock").info("Real.", extra={"level": "none", "time": 0, "logger": 1})
+    entry = json.loads(lines.getvalue())
+    assert (entry["level"], entry["logger"], entry["message"]) == ("INFO", "penstock", "Real.")
+    assert entry["time"].endswith("Z")
+
+
+def test_in_json_a_message_that_is_not_unicode_is_still_one_line(lines):
+    logs.configure("INFO", lines, log_format="json")
+    logging.getLogger("penstock").info("File %s.", "\udcff")
+    assert json.loads(lines.getvalue())["message"] == "File \udcff."
+
+
+@pytest.mark.parametrize("log_format", logs.FORMATTERS)
+def test_a_line_is_read_back_in_either_format(lines, log_format):
+    logs.configure("INFO", lines, log_format=log_format)
+    logging.getLogger("penstock.pipeline").error("It failed:  %d", 3, extra={"stream": "s"})
+    line = logs.read_back(lines.getvalue().rstrip())
+    assert line is not None
+    assert line[1:] == ("ERROR", "penstock.pipeline", "It failed:  3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "Traceback (most recent call last):", "WARNING: Using incubator modules"),
+        *("{}", "{not json", '{"time": 1}', "[1]", '{"a":' * 10_000),
+    ],
+)
+def test_what_is_not_a_log_line_is_not_taken_for_one(text):
+    assert logs.read_back(text) is None
+
+
+def test_lines_of_other_processes_pass_unchanged_as_text(lines):
+    logs.configure("INFO", lines)
+    assert logs.passed_on("  at java.lang.Thread.run", "java") == "  at java.lang.Thread.run"
+
+
+def test_lines_of_other_processes_become_json_where_json_is_wanted(lines):
+    logs.configure("INFO", lines, log_format="json")
+    theirs = '{"time": "t", "level": "INFO", "logger": "a", "message": "m", "stream": "s"}'
+    assert logs.passed_on(theirs, "java") == theirs
+
+    spark = "2026-01-01T12:00:00.000Z ERROR spark.Executor  Lost."
+    assert json.loads(logs.passed_on(spark, "java")) == {
+        "time": "2026-01-01T12:00:00.000Z",
+        "level": "ERROR",
+        "logger": "spark.Executor",
+        "message": "Lost.",
+    }
+
+    other = json.loads(logs.passed_on("  at java.lang.Thread.run", "penstock.pipeline"))
+    assert (other["level"], other["logger"]) == ("INFO", "penstock.pipeline")
+    assert other["message"] == "  at java.lang.Thread.run"

@@ -129,6 +129,8 @@ def test_every_setting_has_a_variable_of_its_own(key):
     special |= {"requests_in_flight_max": "9", "pipeline": "external"}
     special |= {"iot_analytics_redirects": "a=kinesis:b,c=kinesis:d"}
     special |= {"spark_conf": "spark.a=1,spark.b=2"}
+    special |= {"log_format": "json", "otel_endpoint": "http://127.0.0.1:4318"}
+    special |= {"console_host": "::1", "console_port": "1"}
     text = special.get(key, texts[setting.kind])
 
     loaded = load(environ={f"PENSTOCK_{key.upper()}": text})

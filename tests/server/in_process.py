@@ -26,7 +26,7 @@ class ServerInThread:
         self.port = 0
         self.status: int | None = None
         self._disk = disk
-        self._settings = Settings(data_dir=str(folder), port=0, **settings)
+        self._settings = Settings(data_dir=str(folder), port=0, **{"console": False, **settings})
         self._started: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="server under test")
 

@@ -9,6 +9,7 @@ Read in order   this file, output, then the command you look for.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -30,10 +31,17 @@ COMMANDS = {
     "transforms": "penstock.cli.transforms:transforms",
     "config": "penstock.cli.config:config",
     "verify": "penstock.cli.verify:verify",
+    "doctor": "penstock.cli.doctor:doctor",
     "pipeline": "penstock.cli.pipeline:pipeline",
+    "console": "penstock.cli.console:console",
     "fleet": "penstock.cli.fleet:fleet",
     "local-cloud": "penstock.cli.local_cloud:local_cloud",
+    "demo": "penstock.cli.demo:demo",
+    "completion": "penstock.cli.completion:completion",
 }
+
+# What the scripts of `penstock completion` set when a shell asks what could come next.
+COMPLETION_VARIABLE = "_PENSTOCK_COMPLETE"
 
 EXIT_STATUSES = """\b
 Exit status:
@@ -79,6 +87,10 @@ def penstock() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process, and end it."""
+    if COMPLETION_VARIABLE in os.environ:
+        from penstock.cli.completion import answer_shell
+
+        sys.exit(answer_shell(penstock))
     sys.exit(run(sys.argv[1:]))
 
 

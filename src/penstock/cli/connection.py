@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from penstock.errors import SettingsError
+from penstock.errors import PenstockError, SettingsError
 from penstock.settings import SETTINGS, Source
 from penstock.settings.sources import from_environment, refusal
 
 if TYPE_CHECKING:
     from penstock.client.sync import StreamManagerClient
+
+# Somebody waits with a finger on the key: rather no names than late ones.
+COMPLETION_TIMEOUT_S = 0.5
 
 
 class Server(NamedTuple):
@@ -99,3 +102,30 @@ def _value(key: str, given: str | None, environ: Mapping[str, str]) -> Any:
             raise SettingsError(refusal(setting, given, Source("flag", setting.flag))) from None
     found = from_environment(setting, environ)
     return setting.default if found is None else found[0]
+
+
+# --- for shells that complete ------------------------------------------------------------------
+
+
+def stream_names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """The streams that a server has, to complete what was begun. Never an error."""
+    from penstock.client.sync import StreamManagerClient
+
+    silent = logging.Logger("completion", logging.CRITICAL + 1)
+    given = context.params
+    try:
+        server = find_server(given.get("host"), given.get("port"), given.get("token"), os.environ)
+        client = StreamManagerClient(
+            host=server.host,
+            port=server.port,
+            connect_timeout=COMPLETION_TIMEOUT_S,
+            request_timeout=COMPLETION_TIMEOUT_S,
+            logger=silent,
+            auth_token=server.token,
+        )
+        try:
+            return sorted(name for name in client.list_streams() if name.startswith(begun))
+        finally:
+            client.close()
+    except (PenstockError, OSError):
+        return []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.connection import Server, connection_options
+from penstock.cli.connection import Server, connection_options, stream_names
 from penstock.cli.output import (
     Column,
     CommandFailed,
@@ -43,7 +43,9 @@ PAGE_SIZE = 1000
 def selection(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which letters: --stream and --export."""
     function = click.option("--export", metavar="NAME", help="Only of this export.")(function)
-    return click.option("--stream", metavar="NAME", help="Only of this stream.")(function)
+    return click.option(
+        "--stream", metavar="NAME", help="Only of this stream.", shell_complete=stream_names
+    )(function)
 
 
 @click.group("dead-letters")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, BinaryIO, get_args
 
 import click
@@ -16,6 +16,7 @@ from penstock.model import (
     Persistence,
     StatusConfig,
     StrategyOnFull,
+    dropped_keys,
 )
 from penstock.settings.sources import nearest
 from penstock.units import parsed_bytes, parsed_millis, shown_bytes, shown_millis
@@ -117,24 +118,6 @@ def definition_of(name: str, values: dict[str, Any]) -> MessageStreamDefinition:
     for place, key in dropped_keys(values, definition.as_dict()):
         raise _wrong(f'unknown key "{key}" in {place}.{nearest(key, known_keys())}')
     return definition
-
-
-def dropped_keys(given: Any, kept: Any, at: str = "definition") -> Iterator[tuple[str, str]]:
-    """(place, key) of what was given but is not part of the model.
-
-    The wire ignores such keys; in a file that a person wrote they are slips of the pen.
-    """
-    if isinstance(given, dict):
-        for key, value in given.items():
-            if value is None:
-                continue
-            if key not in kept:
-                yield at, key
-            else:
-                yield from dropped_keys(value, kept[key], f"{at}.{key}")
-    elif isinstance(given, list):
-        for position, (item, kept_item) in enumerate(zip(given, kept, strict=True)):
-            yield from dropped_keys(item, kept_item, f"{at}[{position}]")
 
 
 def known_keys() -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from penstock.cli.connection import Server, connection_options
+from penstock.cli.connection import Server, connection_options, stream_names
 from penstock.cli.input import batches_of, opened_input, progress_of
 from penstock.cli.output import (
     CommandFailed,
@@ -47,7 +47,7 @@ RATE_MESSAGES_MIN = 1000
 
 
 @click.command(short_help="Append messages to a stream.")
-@click.argument("stream")
+@click.argument("stream", shell_complete=stream_names)
 @click.argument("messages", metavar="[MESSAGE]...", nargs=-1)
 @click.option("--file", "path", metavar="FILE", help="Append what is in FILE; - is standard input.")
 @click.option(
@@ -209,7 +209,7 @@ def append_batches(
 
 
 @click.command(short_help="Print the messages of a stream.")
-@click.argument("stream")
+@click.argument("stream", shell_complete=stream_names)
 @click.option(
     "--start",
     default="oldest",

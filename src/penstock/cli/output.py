@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,9 @@ from penstock.errors import (
     ServerUnreachableException,
     SettingsError,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Status(IntEnum):
@@ -170,7 +173,7 @@ class Column(NamedTuple):
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """A table: with rules and colour on a terminal, plain and never cut elsewhere."""
     cells = [[printable(cell) for cell in row] for row in rows]
-    if output_is_terminal():
+    if output_is_screen():
         _show_rich_table(columns, cells)
     else:
         for line in plain_table(columns, cells):
@@ -193,12 +196,29 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     pairs = list(facts)
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        label = click.style(name.ljust(width), dim=True) if output_is_terminal() else ""
+        label = click.style(name.ljust(width), dim=True) if output_is_coloured() else ""
         say(f"{label or name.ljust(width)}  {printable(value)}".rstrip())
 
 
 def output_is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def output_is_screen() -> bool:
+    """A terminal that can do more than add lines."""
+    return output_is_terminal() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+def output_is_coloured() -> bool:
+    """See no-color.org: any value of NO_COLOR that is not empty turns it off."""
+    return output_is_screen() and not os.environ.get("NO_COLOR")
+
+
+def terminal_console() -> Console:
+    """rich's door to standard output."""
+    from rich.console import Console
+
+    return Console(no_color=not output_is_coloured(), highlight=False)
 
 
 def errors_are_on_terminal() -> bool:
@@ -219,7 +239,6 @@ def plural(count: int, noun: str) -> str:
 
 def _show_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -236,4 +255,4 @@ def _show_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -
         table.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    terminal_console().print(table)

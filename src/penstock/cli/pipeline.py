@@ -42,6 +42,13 @@ TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
     show_default=True,
     help="How much is logged, on standard error.",
 )
+@click.option(
+    "--log-format",
+    default="text",
+    type=click.Choice(list(logs.FORMATTERS)),
+    show_default=True,
+    help="How log lines look.",
+)
 @click.option("--follow-parent", is_flag=True, hidden=True)
 def pipeline(
     server: str,
@@ -51,6 +58,7 @@ def pipeline(
     jvm_args: str,
     conf: tuple[str, ...],
     log_level: str,
+    log_format: str,
     follow_parent: bool,
 ) -> int:
     """Do the exports of a server with Spark.
@@ -69,7 +77,7 @@ def pipeline(
             f"server is started (its setting pipeline_token).",
             Status.WRONG_USAGE,
         )
-    logs.configure(log_level)
+    logs.configure(log_level, log_format=log_format)
     from penstock.pipeline.app import run
     from penstock.pipeline.task import Address
 

@@ -63,7 +63,7 @@ def serve(config: str | None, **flags: Any) -> int:
     """
     loaded = Settings.load({key: _flag(value) for key, value in flags.items()}, os.environ, config)
     settings = loaded.settings
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, log_format=settings.log_format)
     for warning in settings.warnings():
         log.warning(warning)
     from penstock.server.app import run
@@ -71,7 +71,7 @@ def serve(config: str | None, **flags: Any) -> int:
     def on_ready(host: str, port: int) -> None:
         announce(host, port, settings.data_dir)
 
-    return run(settings, on_ready)
+    return run(settings, on_ready, announce_console)
 
 
 def _flag(value: Any) -> Any:
@@ -87,3 +87,11 @@ def announce(host: str, port: int, data_dir: str) -> None:
     except OutputClosed:
         log.info("Penstock listens on %s; standard output is closed.", address)
     log.info(READY_TEXT)
+
+
+def announce_console(url: str) -> None:
+    """The same for browsers, whenever the console has been started."""
+    try:
+        say(f"Console on {url}")
+    except OutputClosed:
+        log.info("Console on %s; standard output is closed.", url)

@@ -12,13 +12,12 @@ import click
 from penstock.cli.connection import Server, connection_options
 from penstock.cli.output import (
     Column,
-    output_is_terminal,
+    output_is_screen,
     plural,
     printable,
     say,
     show_json,
     show_table,
-    write,
 )
 from penstock.cli.streams import json_option
 from penstock.cli.transforms import show_transforms, shown_clock
@@ -46,23 +45,28 @@ DESTINATIONS = {
     "IoTSiteWise": "SiteWise",
     "S3ExportTaskExecutor": "S3 tasks",
 }
-CLEAR_SCREEN = b"\x1b[H\x1b[2J"
 WATCH_INTERVAL_S = 1.0
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Follow it every second, until Ctrl-C.")
 @json_option
 @connection_options
 def status(server: Server, watch: bool, as_json: bool) -> None:
     """Show what every export and every transform is doing.
 
-    State, lag, rate, last error and next try of each, and the pipeline that does the work.
+    State, lag, rate, last error and next try of each, and the pipeline that does the work. With
+    --watch a terminal shows one picture that follows the server, the troubled first; elsewhere, and
+    with --json, one report comes after another.
     """
     with server.connected() as client:
         if not watch:
             _show(client.describe_exports(), client.describe_transforms(), as_json)
             return
+        if output_is_screen() and not as_json:
+            from penstock.cli.watch import watch as follow
+
+            follow(client, f"{server.host}:{server.port}")
         while True:
             _show_again(client.describe_exports(), client.describe_transforms(), as_json)
             time.sleep(WATCH_INTERVAL_S)
@@ -90,15 +94,12 @@ def _show_exports(info: ExportsInfo) -> None:
 
 
 def _show_again(info: ExportsInfo, transforms: list[TransformView], as_json: bool) -> None:
-    """A new picture on a terminal; elsewhere one after another, in JSON a line each."""
+    """One after another, in JSON a line each."""
     if as_json:
         say(json.dumps(_as_json(info, transforms), ensure_ascii=False))
         return
-    if output_is_terminal():
-        write(CLEAR_SCREEN)
     _show(info, transforms, as_json)
-    if not output_is_terminal():
-        say("")
+    say("")
 
 
 def _as_json(info: ExportsInfo, transforms: list[TransformView]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.connection import Server, connection_options
+from penstock.cli.connection import Server, connection_options, stream_names
 from penstock.cli.definition import (
     PERSISTENCES,
     definition_facts,
@@ -53,6 +53,7 @@ EXPORT_COLUMNS = (
     Column("Last attempt"),
     Column("State"),
 )
+existing_stream = click.argument("name", shell_complete=stream_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -77,7 +78,7 @@ def list_streams(server: Server, as_json: bool) -> None:
 
 
 @streams.command()
-@click.argument("name")
+@existing_stream
 @json_option
 @connection_options
 def describe(server: Server, name: str, as_json: bool) -> None:
@@ -118,7 +119,7 @@ def create(server: Server, name: str, as_json: bool, **options: Any) -> None:
 
 
 @streams.command()
-@click.argument("name")
+@existing_stream
 @definition_options
 @json_option
 @connection_options
@@ -147,7 +148,7 @@ def update(server: Server, name: str, as_json: bool, **options: Any) -> None:
 
 
 @streams.command()
-@click.argument("name")
+@existing_stream
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @connection_options

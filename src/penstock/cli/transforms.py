@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.connection import Server, connection_options
+from penstock.cli.connection import Server, connection_options, stream_names
 from penstock.cli.output import (
     Column,
     CommandFailed,
@@ -139,7 +139,7 @@ def dry_run(
 
 
 @transforms.command()
-@click.argument("stream")
+@click.argument("stream", shell_complete=stream_names)
 @click.option(
     "--format",
     "payload_format",

@@ -36,6 +36,7 @@ from penstock.model import (
     MessageStreamInfo,
     ReadMessagesOptions,
 )
+from penstock.observe_model import Observation
 from penstock.protocol.codec import append_request
 from penstock.protocol.operations import Operation
 from penstock.survey_model import StoreSurvey
@@ -229,6 +230,10 @@ class AsyncStreamManagerClient:
     async def survey_streams(self) -> StoreSurvey:
         """What all streams hold, told without reading a payload, and the server's clock."""
         return await self._perform(calls.survey_streams())
+
+    async def observe_server(self) -> Observation:
+        """Everything that can be seen of a server at one moment: for consoles and metrics."""
+        return await self._perform(calls.observe_server())
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from penstock.model import (
     RuleBroken,
     to_wire,
 )
+from penstock.observe_model import Observation
 from penstock.protocol import cbor
 from penstock.protocol.codec import decode_response
 from penstock.protocol.framing import FRAME_LENGTH_MAX, frame
@@ -46,6 +47,7 @@ from penstock.protocol.operations import (
     DescribeTransformsResponse,
     FindDeadLettersResponse,
     ListStreamsResponse,
+    ObserveServerResponse,
     Operation,
     PurgeDeadLettersResponse,
     ReadBlocksResponse,
@@ -269,6 +271,10 @@ def survey_streams() -> Call[StoreSurvey]:
     return checked_call(Operation.SurveyStreams, _survey)
 
 
+def observe_server() -> Call[Observation]:
+    return checked_call(Operation.ObserveServer, _observation)
+
+
 def appended(operation: int, values: Values) -> int:
     """The sequence number in the answer to an append. Hot: the usual answer takes two look-ups."""
     if operation == Operation.AppendMessageResponse and values.get("status") == 0:
@@ -472,6 +478,10 @@ def _survey(response: SurveyStreamsResponse) -> StoreSurvey:
     return _present(response.survey, "survey")
 
 
+def _observation(response: ObserveServerResponse) -> Observation:
+    return _OBSERVATIONS.decode(_present(response.observation, "observation"))
+
+
 def _generation(response: ResetTransformResponse) -> int:
     return _present(response.generation, "generation")
 
@@ -487,3 +497,4 @@ def _present(value: Value | None, wire_name: str) -> Value:
 
 
 _APPEND = Call(Operation.AppendMessage, {}, _sequence_number)
+_OBSERVATIONS = msgspec.json.Decoder(Observation)

@@ -41,6 +41,7 @@ from penstock.model import (
     MessageStreamInfo,
     ReadMessagesOptions,
 )
+from penstock.observe_model import Observation
 from penstock.protocol.codec import append_request
 from penstock.protocol.operations import Extension, Operation
 from penstock.survey_model import StoreSurvey
@@ -248,6 +249,10 @@ class StreamManagerClient:
     def survey_streams(self) -> StoreSurvey:
         """What all streams hold, told without reading a payload, and the server's clock."""
         return self._perform(calls.survey_streams())
+
+    def observe_server(self) -> Observation:
+        """Everything that can be seen of a server at one moment: for consoles and metrics."""
+        return self._perform(calls.observe_server())
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class DeadLetters:
                 )
         except sqlite3.Error as error:
             raise StoreError(f"the dead letters in {path} cannot be opened: {error}") from error
+        self._counts: dict[tuple[str, str], int] | None = None  # None: to be counted
 
     def add(
         self,
@@ -67,6 +68,7 @@ class DeadLetters:
             (stream, export, sequence, time_ms, now_ms, reason, payload)
             for sequence, time_ms, reason, payload in letters
         ]
+        self._counts = None
         with self._database:
             self._database.execute("BEGIN")
             self._database.executemany(
@@ -108,10 +110,12 @@ class DeadLetters:
             return int(cursor.fetchone()[0])
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many letters each export has."""
-        query = "SELECT stream, export, count(*) FROM letters GROUP BY stream, export"
-        with closing(self._database.execute(query)) as cursor:
-            return {(stream, export): count for stream, export, count in cursor}
+        """How many letters each export has. Those who watch ask every second, so it is kept."""
+        if self._counts is None:
+            query = "SELECT stream, export, count(*) FROM letters GROUP BY stream, export"
+            with closing(self._database.execute(query)) as cursor:
+                self._counts = {(stream, export): count for stream, export, count in cursor}
+        return self._counts
 
     def ask_for_replay(
         self, stream: str | None, export: str | None, ids: Sequence[int] = ()
@@ -144,6 +148,7 @@ class DeadLetters:
     ) -> int:
         """Throw letters away; how many."""
         where, values = _where(stream, export, ids)
+        self._counts = None
         with self._database:
             return self._database.execute(f"DELETE FROM letters WHERE {where}", values).rowcount
 
@@ -161,7 +166,9 @@ class DeadLetters:
                 "OVER (ORDER BY id DESC) AS newer FROM letters) WHERE newer > ?)",
                 (bytes_max,),
             ).rowcount
-            return count
+        if count:
+            self._counts = None
+        return count
 
     def close(self) -> None:
         self._database.close()

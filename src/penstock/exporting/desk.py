@@ -13,6 +13,7 @@ from penstock.export_model import ExportReport, ExportView, Lease, Refusal
 from penstock.exporting.bandwidth import Bandwidth
 from penstock.exporting.dead_letters import DeadLetters
 from penstock.exporting.due import Waiting, due
+from penstock.exporting.life import fields_of, tell_configuration, tell_report
 from penstock.exporting.state import Export, Grant
 from penstock.exporting.tables import stop_of_file, table_of
 from penstock.model import (
@@ -70,6 +71,7 @@ class ExportDesk:
         # Not from 1: a worker that outlived the last server must not hit a lease of this one.
         self._ids = count(now_ms() * 1000)
         self._canceled: deque[int] = deque(maxlen=CANCELED_KEPT_MAX)
+        self.uploaded_bytes: dict[str, int] = {}  # since the server started, by destination
 
     # --- what streams tell ------------------------------------------------------------------
 
@@ -84,13 +86,16 @@ class ExportDesk:
                 exports.append(known)
                 continue
             if known is not None:
+                tell_configuration(known, config)
                 self._replace(known, config)
+            table = table_of(config, self._tables)
             exports.append(
                 Export(
                     stream,
                     config,
                     replay_wanted=self._replay_asked_for(stream, key),
-                    table=table_of(config, self._tables),
+                    table=table,
+                    target=target_of(config, self._redirects, table),
                 )
             )
             self._exports[key] = exports[-1]
@@ -144,8 +149,12 @@ class ExportDesk:
         if export is None or export.lease is None:
             return False
         now_ms = self._now_ms()
+        tell_report(export, report, now_ms)
         self._count_bytes(export, export.lease, report.sent_bytes + report.file_bytes, now_ms)
         export.note_sent(now_ms, report.messages, report.sent_bytes + report.file_bytes)
+        destination = destination_of(export.config)
+        uploaded_bytes = self.uploaded_bytes.get(destination, 0)
+        self.uploaded_bytes[destination] = uploaded_bytes + report.sent_bytes + report.file_bytes
         if export.lease.replay:
             self._take_replay(export, report, now_ms)
         else:
@@ -187,6 +196,7 @@ class ExportDesk:
                     "Export %s of stream %s: its worker is silent; the lease is taken back.",
                     export.config.identifier,
                     export.stream.name,
+                    extra=fields_of(export),
                 )
                 self._vacate(export)
         while self._timers and self._timers[0][0] <= now_ms:
@@ -211,10 +221,16 @@ class ExportDesk:
     # --- what people ask for ----------------------------------------------------------------
 
     def views(self) -> list[ExportView]:
-        counts = self._letters.counts() | self._memory_letters.counts()
+        counts = self.letter_counts()
+        now_ms = self._now_ms()
         return [
-            self._view(export, counts.get(key, 0)) for key, export in sorted(self._exports.items())
+            self._view(export, counts.get(key, 0), now_ms)
+            for key, export in sorted(self._exports.items())
         ]
+
+    def letter_counts(self) -> dict[tuple[str, str], int]:
+        """How many dead letters there are, by stream and export."""
+        return self._letters.counts() | self._memory_letters.counts()
 
     def letters_of(self, stream: Stream) -> DeadLetters:
         """Memory streams leave nothing on disk, dead letters included."""
@@ -342,6 +358,7 @@ class ExportDesk:
             export.stream.name,
             progress.last_exported_sequence + 1,
             start - 1,
+            extra=fields_of(export),
         )
         progress.lost_count += lost
         progress.last_exported_sequence = start - 1
@@ -473,32 +490,39 @@ class ExportDesk:
 
     def _oldest_time_ms(self, export: Export) -> int | None:
         """Ingest time of the first message that waits; None if it cannot be told."""
+        start = export.next_sequence
+        if start == export.timed_sequence:
+            return export.timed_ms
         try:
-            start = export.next_sequence
             for block in export.stream.log.read(start, export.stream.visible_next, 1, 1):
-                return block.last_ingest_time_ms
+                export.timed_sequence, export.timed_ms = start, block.last_ingest_time_ms
+                return export.timed_ms
         except DataDamaged:
             return None
         return None
 
-    def _view(self, export: Export, dead_letter_count: int) -> ExportView:
-        now_ms = self._now_ms()
+    def _view(self, export: Export, dead_letter_count: int, now_ms: int) -> ExportView:
         progress = export.progress
         start, stop = export.next_sequence, export.stream.visible_next
         messages_rate, bytes_rate = export.rates(now_ms)
-        oldest_ms = self._oldest_time_ms(export) if stop > start else None
+        lag_messages = lag_bytes = lag_age_ms = 0
+        if stop > start:
+            lag_messages = stop - start
+            lag_bytes = export.stream.log.payload_bytes_estimate(start, lag_messages)
+            oldest_ms = self._oldest_time_ms(export)
+            lag_age_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
         return ExportView(
             stream_name=export.stream.name,
             export_identifier=export.config.identifier,
-            destination=type(export.config).__name__.removesuffix("Config"),
-            target=target_of(export.config, self._redirects, export.table),
+            destination=destination_of(export.config),
+            target=export.target,
             state=export.state(now_ms),
             waiting_for=export.waiting_for or None,
             priority=export.config.priority,
             last_exported_sequence_number=progress.last_exported_sequence,
-            lag_messages=max(0, stop - start),
-            lag_bytes=export.stream.log.payload_bytes_estimate(start, max(0, stop - start)),
-            lag_age_millis=max(0, now_ms - oldest_ms) if oldest_ms is not None else 0,
+            lag_messages=lag_messages,
+            lag_bytes=lag_bytes,
+            lag_age_millis=lag_age_ms,
             delivered_messages=progress.exported_count,
             delivered_bytes=progress.exported_bytes,
             refused_messages=progress.refused_count,
@@ -511,6 +535,11 @@ class ExportDesk:
             tries=export.tries,
             next_retry_time=export.retry_at_ms if export.retry_at_ms > now_ms else None,
         )
+
+
+def destination_of(config: ExportConfig) -> str:
+    """The kind of destination: Kinesis, HTTP."""
+    return type(config).__name__.removesuffix("Config")
 
 
 def target_of(

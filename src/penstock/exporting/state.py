@@ -43,7 +43,13 @@ class Export:
     blocked: bool = False
     replay_wanted: bool = False
     table: str = ""  # the folder of the table that it goes to instead
+    target: str = ""  # where it goes, for a person
     sent_bytes: int = 0  # under the present lease
+    # The ingest time of a message does not change: the last one that was asked for.
+    timed_sequence: int = -1
+    timed_ms: int | None = None
+    refusals_untold: int = 0  # in the log; see life.py
+    refusals_told_again_ms: int = 0
     recent: deque[tuple[int, int, int]] = field(default_factory=deque)  # time, messages, bytes
 
     @property
@@ -79,6 +85,8 @@ class Export:
     def rates(self, now_ms: int) -> tuple[float, float]:
         """Messages and bytes per second, lately."""
         self._forget_old(now_ms)
+        if not self.recent:
+            return 0.0, 0.0
         seconds = RATE_WINDOW_MS / 1000
         return (
             sum(messages for _, messages, _ in self.recent) / seconds,

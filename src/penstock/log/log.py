@@ -71,6 +71,7 @@ class Log:
         if not self.segments or self.active.next_sequence < self.next_sequence:
             self._place_segment()
         self._add_up()
+        self.appended_bytes = 0  # of payloads, since the log was opened
         if not self._in_order or not self._mark.is_settled_at(self.next_sequence):
             self._continue_after_crash()
 
@@ -140,10 +141,12 @@ class Log:
         Only for messages that nobody was told of: their numbers will be given again.
         """
         while self.segments and self.active.first_sequence > end.first_sequence:
+            self.appended_bytes -= self.active.data_bytes
             self._doom(self.segments.pop())
         self.next_sequence = end.next_sequence
         if self.segments:
             active = self.active
+            self.appended_bytes -= active.data_bytes - end.data_bytes
             active.count, active.data_bytes = end.count, end.data_bytes
             active.checksum, active.last_time_ms = end.checksum, None
             self._to_cut.append(active)
@@ -254,6 +257,7 @@ class Log:
         (self._unsynced if self.synced else self._synced_at_close)[active.first_sequence] = active
         self.next_sequence += len(sizes)
         self.total_bytes += len(data) + ENTRY_BYTES * len(sizes)
+        self.appended_bytes += len(data)
 
     def _append_over_segments(self, data: bytes, sizes: Sequence[int], time_ms: int) -> None:
         """Cut a batch where segments end."""

@@ -34,6 +34,7 @@ class Segment:
         "count",
         "data_bytes",
         "first_sequence",
+        "first_time_ms",
         "last_time_ms",
     )
 
@@ -54,6 +55,8 @@ class Segment:
         self.count = count
         self.data_bytes = data_bytes
         self.checksum = 0  # of all data so far; known once the tail was checked
+        # Ingest times; None: not read yet, or damaged.
+        self.first_time_ms: int | None = None
         self.last_time_ms: int | None = None
 
     @property
@@ -101,6 +104,8 @@ class Segment:
         # Data first: an entry never speaks of bytes that are not there.
         (self._data or self.data).write_at(data, self.data_bytes)
         (self._index or self.index).write_at(entries, self.count * ENTRY_BYTES)
+        if not self.count:
+            self.first_time_ms = time_ms
         self.data_bytes += len(data)
         self.count += len(sizes)
         self.checksum = checksum
@@ -145,12 +150,18 @@ class Segment:
         self._storage.remove(self.index_path)
         self._storage.remove(self.data_path)
 
+    def oldest_time_ms(self) -> int | None:
+        """Ingest time of the first message, None if there is none or it cannot be told."""
+        if not self.count:
+            return None
+        if self.first_time_ms is None:
+            self.first_time_ms = self._time_ms(0)
+        return self.first_time_ms
+
     def newest_time_ms(self) -> int | None:
-        """Ingest time of the last message, None if there is none or it cannot be told."""
+        """The same of the last message."""
         if self.last_time_ms is None and self.count:
-            entry = self.index.read_at(ENTRY_BYTES, (self.count - 1) * ENTRY_BYTES)
-            if len(entry) == ENTRY_BYTES and entries_intact(entry):
-                self.last_time_ms = ENTRY.unpack(entry)[1]
+            self.last_time_ms = self._time_ms(self.count - 1)
         return self.last_time_ms
 
     def read(self, sequence: int, count_max: int, bytes_max: int) -> Block:
@@ -183,6 +194,12 @@ class Segment:
                         return Anchor(end, checksum)
             window = ANCHOR_WINDOW
         return Anchor(0, 0)
+
+    def _time_ms(self, position: int) -> int | None:
+        entry = self.index.read_at(ENTRY_BYTES, position * ENTRY_BYTES)
+        if len(entry) != ENTRY_BYTES or not entries_intact(entry):
+            return None
+        return int(ENTRY.unpack(entry)[1])
 
     def _copy(self) -> Segment:
         copy = Segment(self._storage, "", self.first_sequence, self.count, self.data_bytes)

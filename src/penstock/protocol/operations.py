@@ -75,6 +75,8 @@ class Operation(IntEnum):
     ResetTransformResponse = 89
     SurveyStreams = 90
     SurveyStreamsResponse = 91
+    ObserveServer = 92
+    ObserveServerResponse = 93
 
 
 class Extension:
@@ -84,9 +86,10 @@ class Extension:
     READ_BLOCKS = "read-blocks"
     APPEND_ONCE = "append-once"
     SURVEY = "survey"
+    OBSERVE = "observe"
     EXPORT_STATUS = "export-status"
     EXPORT_WORK = "export-work"  # only for who shows the pipeline's token
-    CLIENTS = (APPEND_MESSAGES, READ_BLOCKS, APPEND_ONCE, SURVEY, EXPORT_STATUS)
+    CLIENTS = (APPEND_MESSAGES, READ_BLOCKS, APPEND_ONCE, SURVEY, OBSERVE, EXPORT_STATUS)
     ALL = (*CLIENTS, EXPORT_WORK)
 
 
@@ -342,6 +345,16 @@ class SurveyStreamsResponse(Response):
     survey: StoreSurvey | None = None
 
 
+class ObserveServerRequest(Request):
+    pass
+
+
+class ObserveServerResponse(Response):
+    # An Observation as JSON. Asked for every second, with two thousand maps where there are a
+    # thousand streams: as CBOR it would take ten times as long to write.
+    observation: bytes | None = None
+
+
 class Exchange(NamedTuple):
     """A request, its answer, and what a connection needs to use it."""
 
@@ -467,6 +480,12 @@ OPERATIONS: dict[Operation, Exchange] = {
         Operation.SurveyStreamsResponse,
         SurveyStreamsResponse,
         extension=Extension.SURVEY,
+    ),
+    Operation.ObserveServer: Exchange(
+        ObserveServerRequest,
+        Operation.ObserveServerResponse,
+        ObserveServerResponse,
+        extension=Extension.OBSERVE,
     ),
 }
 

@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from penstock.block import ENTRY_BYTES, Block
 from penstock.errors import InvalidRequestException, ResponseStatusCode
 from penstock.model import ReadMessagesOptions
@@ -35,6 +37,8 @@ from penstock.protocol.operations import (
     FindDeadLettersResponse,
     ListStreamsRequest,
     ListStreamsResponse,
+    ObserveServerRequest,
+    ObserveServerResponse,
     Operation,
     PurgeDeadLettersRequest,
     PurgeDeadLettersResponse,
@@ -236,6 +240,14 @@ def survey_streams(
     return response
 
 
+def observe_server(
+    streams: LiveStreams, session: Session, request: ObserveServerRequest
+) -> Response:
+    response = _success(ObserveServerResponse, request)
+    response.observation = msgspec.json.encode(streams.observe())
+    return response
+
+
 HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | None]] = {
     CreateMessageStreamRequest: create_stream,
     UpdateMessageStreamRequest: update_stream,
@@ -258,6 +270,7 @@ HANDLERS: dict[type[Request], Callable[[LiveStreams, Session, Any], Response | N
     DescribeTransformsRequest: describe_transforms,
     ResetTransformRequest: reset_transform,
     SurveyStreamsRequest: survey_streams,
+    ObserveServerRequest: observe_server,
 }
 
 

@@ -7,10 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 from penstock.errors import DiskFailed, ResourceNotFoundException, StreamManagerException
 from penstock.exporting.canceled import Doomed, canceled_statuses, doomed_tasks
 from penstock.model import MessageStreamDefinition
+from penstock.observe_model import Observation
 from penstock.protocol import cbor
 from penstock.server.exports import ExportService
 from penstock.server.reads import Reads
@@ -25,6 +27,20 @@ log = logging.getLogger(__name__)
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Gone:
+    """What was counted for streams that are deleted."""
+
+    messages: int = 0
+    bytes: int = 0
+    refused: int = 0
+
+    def add(self, writer: Writer) -> None:
+        self.messages += writer.appended_messages
+        self.bytes += writer.stream.log.appended_bytes
+        self.refused += writer.refused_appends
 
 
 class LiveStreams:
@@ -45,6 +61,9 @@ class LiveStreams:
         self._executor = executor
         self._response_bytes_max = response_bytes_max
         self._now_ms = now_ms
+        self.gone = Gone()
+        # Set once there is a server around the streams.
+        self.observe: Callable[[], Observation]
         self.writers: dict[str, Writer] = {}
         self.by_encoded_name: dict[bytes, Writer] = {}
         for stream in manager:
@@ -81,7 +100,7 @@ class LiveStreams:
     def create(self, definition: MessageStreamDefinition) -> None:
         self._add(self._manager.create(definition))
         self.exports.look()
-        log.info("Created stream %s.", definition.name)
+        log.info("Created stream %s.", definition.name, extra={"stream": definition.name})
 
     def update(self, definition: MessageStreamDefinition) -> None:
         writer = self.flushed(definition.name)
@@ -91,7 +110,7 @@ class LiveStreams:
         self.exports.look()
         self._tell_canceled(doomed, "its export was removed")
         self._expire(writer.stream)
-        log.info("Updated stream %s.", definition.name)
+        log.info("Updated stream %s.", definition.name, extra={"stream": definition.name})
 
     def delete(self, name: str) -> None:
         writer = self.flushed(name)
@@ -100,10 +119,11 @@ class LiveStreams:
         del self.writers[name]
         del self.by_encoded_name[cbor.text(name)]
         writer.delete()
+        self.gone.add(writer)
         self.exports.desk.stream_removed(writer.stream)
         self.exports.look()
         self._tell_canceled(doomed, "its stream was deleted")
-        log.info("Deleted stream %s.", name)
+        log.info("Deleted stream %s.", name, extra={"stream": name})
 
     def expire(self) -> None:
         """Drop what has outlived its time."""

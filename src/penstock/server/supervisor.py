@@ -1,4 +1,4 @@
-"""Starts and watches the pipeline process, as long as there are exports for it."""
+"""Starts and watches a process beside the server: the pipeline, the console."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock import logs
 from penstock.export_model import PipelineView
 
 log = logging.getLogger(__name__)
 
-READY_TEXT = "The pipeline is ready"  # what the process logs when it is
 EXIT_UNAVAILABLE = 69  # what it ends with when something must be installed
 EXIT_NOT_STARTED = 127  # what a shell says of a command that is not there
 RESTART_PAUSE_S_MIN = 1.0
@@ -34,26 +33,27 @@ STOP_WITHIN_S = 20.0
 LAST_WORDS_WITHIN_S = 1.0
 LINE_BYTES_MAX = 64 * 1024
 STANDARD_ERROR = 2
-# See logs.py: time, level, logger, sentence.
-ERROR_LINE = re.compile(r"\S+ ERROR \S+  (?P<sentence>.+)")
 
 
 @dataclass(frozen=True)
 class Command:
-    """How the pipeline is started."""
+    """How a process is started."""
 
     arguments: tuple[str, ...]
     environment: dict[str, str]
 
     @staticmethod
-    def embedded(host: str, port: int, token: str, options: tuple[str, ...]) -> Command:
+    def embedded(
+        name: str, server: str, options: Sequence[str], variables: Mapping[str, str]
+    ) -> Command:
+        """One of our own commands. Secrets are variables: everybody can see arguments."""
         return Command(
             (
-                *(sys.executable, "-m", "penstock", "pipeline"),
-                *("--server", f"{host}:{port}", "--follow-parent"),
+                *(sys.executable, "-m", "penstock", name),
+                *("--server", server, "--follow-parent"),
                 *options,
             ),
-            {**os.environ, "PENSTOCK_PIPELINE_TOKEN": token},
+            {**os.environ, **variables},
         )
 
 
@@ -87,12 +87,24 @@ class Life(asyncio.SubprocessProtocol):
 
 
 class Supervisor:
-    """Keeps one pipeline process running while it is wanted. Its death hurts nobody else."""
+    """Keeps one process running while it is wanted. Its death hurts nobody else.
 
-    def __init__(self, view: PipelineView, wanted: Callable[[], bool], now_ms: Callable[[], int]):
+    When it is ready it logs `The NAME is ready: TEXT`, and `on_ready` gets the text.
+    """
+
+    def __init__(
+        self,
+        view: PipelineView,
+        wanted: Callable[[], bool],
+        now_ms: Callable[[], int],
+        name: str = "pipeline",
+        on_ready: Callable[[str], None] | None = None,
+    ) -> None:
         self._view = view
         self._wanted = wanted
         self._now_ms = now_ms
+        self._name = name
+        self._on_ready = on_ready
         self._changed = asyncio.Event()
         self._stopping = False
         self._last_error = ""  # of the process that runs, or ran last
@@ -102,7 +114,7 @@ class Supervisor:
         self._task = asyncio.get_running_loop().create_task(self._run(command))
 
     def look(self) -> None:
-        """Exports may have come or gone."""
+        """It may be wanted now, or not any more."""
         self._changed.set()
 
     async def stop(self) -> None:
@@ -134,7 +146,7 @@ class Supervisor:
             text = self._last_error.rstrip(".")
             if not unavailable:
                 text = f"ended {_how(status)}" + (f": {text}" if text else "")
-                log.warning("The pipeline %s; it is started again in %g s.", text, wait_s)
+                log.warning("The %s %s; it is started again in %g s.", self._name, text, wait_s)
             self._say("unavailable" if unavailable else "restarting", text or None)
             pause_s = min(pause_s * 2, RESTART_PAUSE_S_MAX)
             await self._pause(wait_s)
@@ -188,14 +200,21 @@ class Supervisor:
 
     def _heard(self, text: str) -> None:
         """Pass on what the process says, and keep its last error for the status."""
-        sys.stderr.write(f"{text}\n")
-        if READY_TEXT in text:
-            self._say("running", text.partition(READY_TEXT)[2].strip(": ") or None)
-        if found := ERROR_LINE.match(text):
-            self._last_error = found["sentence"]
+        sys.stderr.write(f"{logs.passed_on(text, f'penstock.{self._name}')}\n")
+        line = logs.read_back(text)
+        if line is None:
+            return
+        ready_text = f"The {self._name} is ready"
+        if line.message.startswith(ready_text):
+            found = line.message.removeprefix(ready_text).strip(": ")
+            self._say("running", found or None)
+            if self._on_ready is not None:
+                self._on_ready(found)
+        if line.level == "ERROR":
+            self._last_error = line.message
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait, but not longer than the pipeline is wanted."""
+        """Wait, but not longer than the process is wanted."""
         deadline = asyncio.get_running_loop().time() + pause_s
         while not self._stopping and self._wanted():
             left_s = deadline - asyncio.get_running_loop().time()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
@@ -75,6 +76,13 @@ class Writer:
         # needs a sync; see _remember_told.
         self._told_end: End | None = None
         self._deleted = False
+        self._first_appended = stream.visible_next  # numbers from here on were given by this server
+        self.refused_appends = 0
+
+    @property
+    def appended_messages(self) -> int:
+        """Since the server started."""
+        return self.stream.visible_next - self._first_appended
 
     @property
     def is_idle(self) -> bool:
@@ -127,9 +135,10 @@ class Writer:
     ) -> None:
         """The same for an append that may have come before: then it waits for the same sync."""
         self.flush()
-        self.stream.check_size(max(sizes))
-        self._remember_told()
-        record, stored_count = self.stream.append_once(origin, data, sizes, self._now_ms())
+        with self._counting_a_refusal():
+            self.stream.check_size(max(sizes))
+            self._remember_told()
+            record, stored_count = self.stream.append_once(origin, data, sizes, self._now_ms())
         answered = answer(record, stored_count)
         self._appended([Reply(session, Operation.AppendOnceResponse, request_id, answered)])
 
@@ -205,9 +214,18 @@ class Writer:
 
     def _append_after_others(self, data: bytes, sizes: Sequence[int]) -> int:
         self.flush()
-        self.stream.check_size(max(sizes))
-        self._remember_told()
-        return self.stream.append(data, sizes, self._now_ms())
+        with self._counting_a_refusal():
+            self.stream.check_size(max(sizes))
+            self._remember_told()
+            return self.stream.append(data, sizes, self._now_ms())
+
+    @contextmanager
+    def _counting_a_refusal(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self.refused_appends += 1
+            raise
 
     def _after_refusal(
         self,
@@ -224,6 +242,7 @@ class Writer:
                 self.flush()
             return
         failure = self._disk_failure(error)
+        self.refused_appends += len(waiting)
         for session, request_id in waiting:
             session.refuse(Operation.AppendMessageResponse, request_id, failure)
 
@@ -282,7 +301,9 @@ class Writer:
     def _sync_failed(self, error: BaseException) -> None:
         """After a failed sync nobody knows what is on the disk: take back all that was not told."""
         failure = self._disk_failure(error)
-        for reply in self._take_replies():
+        replies = self._take_replies()
+        self.refused_appends += len(replies)
+        for reply in replies:
             reply.refuse(failure)
         if not self._deleted and self._told_end is not None:
             self.stream.take_back_hidden(self._told_end)

@@ -23,6 +23,7 @@ MEMORY_BYTES_MAX = TIB
 
 PIPELINES = ("embedded", "external", "off")
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
+LOG_FORMATS = ("text", "json")
 CONFIG_SEARCH = ("penstock.toml", "/etc/penstock/penstock.toml")
 
 
@@ -123,6 +124,23 @@ class Settings:
         str,
         About("How much is logged.", choices=LOG_LEVELS, aws_variables=("LOG_LEVEL",)),
     ] = "INFO"
+    log_format: Annotated[
+        str,
+        About(
+            "How log lines look: text for people, or one JSON object per line.",
+            choices=LOG_FORMATS,
+        ),
+    ] = "text"
+    otel_endpoint: Annotated[
+        str,
+        About(
+            "Where the console process sends the metrics by OpenTelemetry's OTLP over HTTP, for "
+            "example http://127.0.0.1:4318. Unset: nowhere. Needs penstock[otel].",
+            may_be_empty=True,
+            pattern=r"(https?://[^\s/?#]+[^\s?#]*)?",
+            allowed_text="the address of a receiver, such as http://127.0.0.1:4318",
+        ),
+    ] = ""
     exporter_bandwidth_kbps_max: Annotated[
         int | None,
         About(
@@ -234,6 +252,20 @@ class Settings:
             aws_variables=("JVM_ARGS",),
         ),
     ] = ""
+    console: Annotated[
+        bool,
+        About(
+            "Whether the server starts the console: a process that shows streams and exports in a "
+            "browser, and serves /metrics, /healthz and /readyz."
+        ),
+    ] = True
+    console_host: Annotated[
+        str,
+        About("Address of the console. Any other than loopback needs at least one token."),
+    ] = "127.0.0.1"
+    console_port: Annotated[
+        int, About("TCP port of the console; 0 picks a free one.", ge=0, le=65535)
+    ] = 8089
     # Tables of the file, with keys of their own: neither flag nor variable could hold them.
     transforms: tuple[Transform, ...] = ()
 
@@ -281,18 +313,20 @@ class Settings:
 
     def checked(self) -> Self:
         """Itself, or SettingsError if other machines could come in without a token."""
-        if is_loopback(self.host):
-            return self
-        if not self.tokens:
-            raise SettingsError(
-                f"host is {self.host}, which other machines can reach, but no token is configured. "
-                "Set tokens (PENSTOCK_TOKENS), or listen on 127.0.0.1."
-            )
-        if not self.authentication_required():
-            raise SettingsError(
-                f"host is {self.host}, which other machines can reach, but authenticate_client is "
-                "false. Remove authenticate_client, or listen on 127.0.0.1."
-            )
+        hosts = {"host": self.host} | ({"console_host": self.console_host} if self.console else {})
+        for key, host in hosts.items():
+            if is_loopback(host):
+                continue
+            if not self.tokens:
+                raise SettingsError(
+                    f"{key} is {host}, which other machines can reach, but no token is configured. "
+                    "Set tokens (PENSTOCK_TOKENS), or listen on 127.0.0.1."
+                )
+            if not self.authentication_required():
+                raise SettingsError(
+                    f"{key} is {host}, which other machines can reach, but authenticate_client is "
+                    "false. Remove authenticate_client, or listen on 127.0.0.1."
+                )
         return self
 
     def warnings(self) -> list[str]:

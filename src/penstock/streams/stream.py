@@ -45,6 +45,8 @@ class Stream:
         power_lost: bool = False,
     ) -> None:
         self.folder = folder
+        # Another one for a stream that was deleted and made again, whose numbers begin anew.
+        self.id = os.path.basename(folder)
         self.definition = definition
         self.exports = Exports(storage, f"{folder}/exports", definition.export_definition)
         self.log = Log(
@@ -67,11 +69,6 @@ class Stream:
     @property
     def name(self) -> str:
         return self.definition.name
-
-    @property
-    def id(self) -> str:
-        """Another one for a stream that was deleted and made again, whose numbers begin anew."""
-        return os.path.basename(self.folder)
 
     def append(self, data: bytes, sizes: Sequence[int], now_ms: int) -> int:
         """Store payloads that stand one after another in `data`: all of them, or none."""

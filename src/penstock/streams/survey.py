@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
-from penstock.block import ENTRY, ENTRY_BYTES, entries_intact
 from penstock.log.disk import ReadOnlyDisk
 from penstock.log.recovery import find_segments, last_sound
 from penstock.log.segment import Segment
@@ -20,6 +20,24 @@ SEGMENTS_TIMED_MAX = 1000
 def survey_stream(stream: Stream) -> StreamSurvey:
     """A stream of a running server, as its readers see it."""
     return _surveyed(stream.name, stream.log.segments, stream.visible_next)
+
+
+def times_ms(stream: Stream) -> tuple[int | None, int | None]:
+    """Ingest times of the oldest and the newest message; None if it cannot be told.
+
+    Segments remember them: the disk is asked once for each.
+    """
+    oldest, newest = stream.log.segments[0], stream.log.segments[-1]
+    if not newest.count and len(stream.log.segments) > 1:
+        newest = stream.log.segments[-2]
+    if not oldest.count:
+        return None, None
+    if oldest.first_time_ms is None or newest.last_time_ms is None:
+        try:
+            return _oldest_time_ms(oldest), _newest_time_ms(newest)
+        except OSError:
+            return None, None
+    return oldest.first_time_ms, newest.last_time_ms
 
 
 def survey_segments(name: str, segments: Sequence[Segment]) -> StreamSurvey:
@@ -54,7 +72,7 @@ def _surveyed(name: str, segments: Sequence[Segment], stop: int) -> StreamSurvey
         name,
         runs=list(_runs(held, stop)),
         total_bytes=sum(segment.stored_bytes for segment in held),
-        oldest_time=_first_time_ms(held[0]),
+        oldest_time=_oldest_time_ms(held[0]),
         newest_time=times_ms[-1],
         time_steps_back=_steps_back(times_ms),
     )
@@ -75,19 +93,22 @@ def _steps_back(times_ms: Sequence[int | None]) -> int:
     return sum(after < before for before, after in pairwise(known))
 
 
-def _first_time_ms(segment: Segment) -> int | None:
-    was_open = segment.is_open
-    entry = segment.index.read_at(ENTRY_BYTES, 0)
-    if not was_open:
-        segment.close()
-    is_whole = len(entry) == ENTRY_BYTES and entries_intact(entry)
-    return int(ENTRY.unpack(entry)[1]) if is_whole else None
+def _oldest_time_ms(segment: Segment) -> int | None:
+    with _left_as_found(segment):
+        return segment.oldest_time_ms()
 
 
 def _newest_time_ms(segment: Segment) -> int | None:
+    with _left_as_found(segment):
+        return segment.newest_time_ms()
+
+
+@contextmanager
+def _left_as_found(segment: Segment) -> Iterator[None]:
     """Sealed segments are closed, and stay so: there may be more than a process may open."""
     was_open = segment.is_open
-    found = segment.newest_time_ms()
-    if not was_open:
-        segment.close()
-    return found
+    try:
+        yield
+    finally:
+        if not was_open:
+            segment.close()

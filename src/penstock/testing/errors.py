@@ -17,7 +17,7 @@ class ExtraMissing(LocalCloudError):
     """A library of the extra `penstock[testing]` is not installed."""
 
 
-# What the extra brings: `moto[server]` is moto and the two that its server needs.
+# What the extra brings: moto, and the two that its server needs.
 LIBRARIES = ("botocore", "moto", "flask", "flask_cors")
 
 
