@@ -3,30 +3,49 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := DIST_EXTRA_CONFIG=$(CURDIR)/scripts/stored-wheels.cfg \
+	$(BIN)/python -m pip install --quiet
 
-.PHONY: run test setup format check bench soak clean
+.PHONY: run demo demo-check test setup format check docs bench soak clean
 .DELETE_ON_ERROR:
 
 run: setup  ## start a server on 127.0.0.1:8088 that keeps its data in ./penstock-data
 	$(BIN)/penstock serve --data-dir penstock-data $(ARGS)
+
+demo: $(VENV)/.demo  ## a plant, a cloud, a server and its console on this machine, until Ctrl-C
+	@$(BIN)/penstock demo $(ARGS)
+
+demo-check: $(VENV)/.demo  ## the same for a minute without a person; every message is counted
+	@$(BIN)/penstock demo --check $(ARGS)
+
+# Only what the demo needs, and Java where there is none. Python compiles what it loads by itself.
+$(VENV)/.demo: pyproject.toml src/penstock/version.py
+	@echo "Installing what the demo needs: 500 MB, most of it Spark, about a minute ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test $(VENV)/.installed -nt pyproject.toml || $(PIP_INSTALL) --no-compile \
+		--editable ".[spark,aws,testing$$(command -v java >/dev/null || echo ,java)]"
+	@touch $@
 
 setup: $(VENV)/.installed  ## everything into .venv, with .venv/bin/penstock
 
 $(VENV)/.installed: pyproject.toml src/penstock/version.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[spark,aws,testing]' --group dev
+	$(PIP_INSTALL) --editable '.[spark,aws,testing]' --group dev
 	touch $@
 
 test: setup check  ## lint, types, layers, and every test
 	$(BIN)/python -m penstock.pipeline.archive >/dev/null  # once; Java starts sooner by it
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup  ## what can be told without running: format, lint, types, layers
+check: setup docs  ## what can be told without running: format, lint, types, layers, documents
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet tests/test_layers.py
+
+docs: setup  ## the documents as pages, in build/site; a link that leads nowhere is an error
+	NO_COLOR=1 $(BIN)/zensical build --strict
 
 format: setup  ## rewrite the sources in the project's format
 	$(BIN)/ruff format
@@ -39,4 +58,4 @@ soak: setup  ## the long forms of the crash suites
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

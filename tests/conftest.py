@@ -32,6 +32,7 @@ LONG_FOLDERS = (
     "bench",
     "fleet",
     "notebook",
+    "docs",
     "spark",
     "faults",
 )

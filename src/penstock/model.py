@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, IntEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args
@@ -447,6 +447,24 @@ def normalised(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**63:
         return min(int(value), I64_MAX)
     return value
+
+
+def dropped_keys(given: Any, kept: Any, at: str = "definition") -> Iterator[tuple[str, str]]:
+    """(place, key) of what was given but is not part of the model.
+
+    The wire ignores such keys; in a file that a person wrote they are slips of the pen.
+    """
+    if isinstance(given, dict):
+        for key, value in given.items():
+            if value is None:
+                continue
+            if key not in kept:
+                yield at, key
+            else:
+                yield from dropped_keys(value, kept[key], f"{at}.{key}")
+    elif isinstance(given, list):
+        for position, (item, kept_item) in enumerate(zip(given, kept, strict=True)):
+            yield from dropped_keys(item, kept_item, f"{at}[{position}]")
 
 
 def readable(error: str, kind: type[Struct], at: str = "") -> str:

@@ -48,6 +48,7 @@ class CommandLine:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
+        self.variables = variables
         self.environment = clean_environment() | {"HOME": str(folder), **variables}
 
     def __call__(
@@ -92,7 +93,7 @@ class Terminal:
 
     def __init__(self, penstock: CommandLine, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, TERMINAL_COLUMNS, 0, 0))
+        self.resize(30, TERMINAL_COLUMNS)
         self._output = b""
         self.process = subprocess.Popen(
             command(*arguments),
@@ -100,7 +101,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             cwd=penstock.folder,
-            env=penstock.environment | {"TERM": "xterm-256color"},
+            env=penstock.environment | {"TERM": "xterm-256color"} | penstock.variables,
             start_new_session=True,
         )
         os.close(theirs)
@@ -112,6 +113,13 @@ class Terminal:
         self.process.kill()
         self.process.wait()
         os.close(self._ours)
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def forget(self) -> None:
+        """What was read so far is of no interest any more."""
+        self._output = b""
 
     def wait_for(self, text: str) -> None:
         """Read until the text is there."""

@@ -16,7 +16,9 @@ from server_process import ServerProcess
 
 def serving(penstock: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
     """A server, and its first line."""
-    process = penstock.started("serve", "--port", "0", "--data-dir", "data", *arguments)
+    process = penstock.started(
+        "serve", "--port", "0", "--no-console", "--data-dir", "data", *arguments
+    )
     assert process.stdout is not None
     return process, process.stdout.readline().decode()
 
@@ -81,7 +83,7 @@ def test_tokens_turn_authentication_on_and_the_command_line_can_show_one(
 
 def test_a_closed_standard_output_does_not_stop_the_server(penstock: CommandLine):
     """A supervisor may look at nothing but the log."""
-    process = penstock.started("serve", "--port", "0", "--data-dir", "data")
+    process = penstock.started("serve", "--port", "0", "--no-console", "--data-dir", "data")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -12,6 +12,8 @@ from export_office import ExportOffice
 from penstock.cli.status import COLUMNS, notes, shown_age
 from penstock.export_model import ExportView
 
+ALTERNATE_SCREEN, NORMAL_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+
 
 def row(text: str, stream: str) -> list[str]:
     """The words of a stream's line in the table."""
@@ -115,7 +117,8 @@ def test_watching_on_a_terminal_shows_what_changes_until_ctrl_c(
         terminal.press_ctrl_c()
         result = terminal.result()
     assert result.status == 130
-    assert b"\x1b[2J" in result.output
+    assert result.text.count(ALTERNATE_SCREEN) == 1
+    assert result.text.rindex(NORMAL_SCREEN) > result.text.index(ALTERNATE_SCREEN)
     assert "Traceback" not in result.text
 
 

@@ -155,7 +155,7 @@ def timed_start(server: ServerProcess) -> float:
 
 def kill_while_starting(server: ServerProcess, after_s: float) -> None:
     """Start on the same data and kill before or during recovery, or shortly after it."""
-    command = [sys.executable, "-m", "penstock", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--no-console"]
     process = subprocess.Popen(
         [*command, "--data-dir", str(server.data_dir)],
         stdin=subprocess.DEVNULL,

@@ -67,7 +67,7 @@ class ManyServers:
         for number in numbers:
             folder = str(self.path(number))
             port = self._ports.get(number, 0)
-            settings = Settings(data_dir=folder, port=port, pipeline="off")
+            settings = Settings(data_dir=folder, port=port, pipeline="off", console=False)
             server = Server(settings, StreamManager(folder))
             server._streams._now_ms = lambda number=number: (
                 wall_clock_ms() + self._clocks_ahead_ms.get(number, 0)

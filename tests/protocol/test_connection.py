@@ -365,7 +365,14 @@ def test_our_client_asks_for_both_versions_and_sends_no_empty_fields() -> None:
     }
     assert full == plain | {
         "authToken": "secret",
-        "penstock": ["append-messages", "read-blocks", "append-once", "survey", "export-status"],
+        "penstock": [
+            "append-messages",
+            "read-blocks",
+            "append-once",
+            "survey",
+            "observe",
+            "export-status",
+        ],
     }
 
 

@@ -75,6 +75,8 @@ NUMBERS = {
     "ResetTransformResponse": 89,
     "SurveyStreams": 90,
     "SurveyStreamsResponse": 91,
+    "ObserveServer": 92,
+    "ObserveServerResponse": 93,
 }
 
 # Wire names in their order; what is required stands in front of the bar.
@@ -101,6 +103,7 @@ REQUEST_FIELDS = {
     86: "requestId |",
     88: "requestId name start |",
     90: "requestId |",
+    92: "requestId |",
 }
 
 RESPONSE_FIELDS = {
@@ -128,6 +131,7 @@ RESPONSE_FIELDS = {
     87: "requestId status errorMessage transforms",
     89: "requestId status errorMessage generation",
     91: "requestId status errorMessage survey",
+    93: "requestId status errorMessage observation",
 }
 
 DEFINITION = {"name": "S", "strategyOnFull": 0}
@@ -154,6 +158,7 @@ SMALLEST_REQUESTS: dict[int, dict[str, Any]] = {
     86: {},
     88: {"name": "t", "start": "earliest"},
     90: {},
+    92: {},
 }
 
 
@@ -273,6 +278,7 @@ def test_operations_from_64_up_are_extensions_and_no_others() -> None:
         Operation.DescribeTransforms: "export-status",
         Operation.ResetTransform: "export-status",
         Operation.SurveyStreams: "survey",
+        Operation.ObserveServer: "observe",
     }
     assert set(extensions.values()) == set(Extension.ALL)
     assert all((operation >= 64) == (operation in extensions) for operation in OPERATIONS)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from penstock.destinations.base import Blocked, Context, Destination
+from penstock.destinations.base import Blocked, Context, Destination, Timeouts
 from penstock.model import ExportConfig, IoTAnalyticsConfig, KinesisConfig
 
 # The type of the configuration, and what exports for it.
@@ -26,7 +26,9 @@ DESTINATIONS = {
 }
 
 
-def destination_for(config: ExportConfig, context: Context) -> Destination:
+def destination_for(
+    config: ExportConfig, context: Context, timeouts: Timeouts | None = None
+) -> Destination:
     """The destination of one export. Blocked says what is missing or wrong in its configuration."""
     config = redirected(config, context)
     module_name, _, class_name = DESTINATIONS[type(config).__name__].partition(":")
@@ -37,7 +39,7 @@ def destination_for(config: ExportConfig, context: Context) -> Destination:
             f"export {context.export_identifier} needs the library {error.name}; "
             "install penstock[aws]"
         ) from error
-    return cast(Destination, getattr(module, class_name)(config, context))
+    return cast(Destination, getattr(module, class_name)(config, context, timeouts=timeouts))
 
 
 def redirected(config: ExportConfig, context: Context) -> ExportConfig:

@@ -203,14 +203,11 @@ class Service:
             return self._client
 
     def _new_client(self) -> Any:
-        session = botocore.session.Session()
-        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-        # botocore reads AWS_DEFAULT_REGION only; other SDKs and Greengrass set AWS_REGION.
-        region = session.get_config_variable("region") or os.environ.get("AWS_REGION")
+        session, region = session_and_region()
         self._credentials = session.get_credentials()
         client = session.create_client(
             self._name,
-            region_name=region or None,
+            region_name=region,
             endpoint_url=self._endpoint_url,
             config=Config(
                 connect_timeout=self._timeouts.connect_s,
@@ -266,7 +263,7 @@ class Service:
     def _of_answer(self, error: Any) -> DestinationError:
         """What the service's refusal means for the export."""
         code = str(error.response.get("Error", {}).get("Code", ""))
-        text = _one_line(error.response.get("Error", {}).get("Message", ""))
+        text = one_line(error.response.get("Error", {}).get("Message", ""))
         said = f"{code}: {text}" if text else code
         metadata = error.response.get("ResponseMetadata", {})
         match self._meaning(code, text, int(metadata.get("HTTPStatusCode", 0))):
@@ -303,7 +300,7 @@ class Service:
 
     def _of_botocore(self, error: Exception) -> DestinationError:
         """What it means that there was no answer, or no request."""
-        said = _one_line(str(error))
+        said = one_line(str(error))
         match error:
             case exceptions.NoCredentialsError():
                 self.close()
@@ -336,6 +333,15 @@ class Service:
         return Blocked(f"{self._target}: {said}")
 
 
+def session_and_region() -> tuple[Any, str | None]:
+    """botocore's session with our models, and the region by any of its names."""
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    # botocore reads AWS_DEFAULT_REGION only; other SDKs and Greengrass set AWS_REGION.
+    region = session.get_config_variable("region") or os.environ.get("AWS_REGION")
+    return session, region or None
+
+
 @cache
 def _loader(data_path: str | None) -> Any:
     """All clients of a process share the models: those of S3 alone take some ten megabytes."""
@@ -354,5 +360,5 @@ def _takes_no_prefix(endpoint_url: str) -> bool:
     return True
 
 
-def _one_line(text: object) -> str:
+def one_line(text: object) -> str:
     return " ".join(str(text).split())[:TEXT_LENGTH_MAX]
