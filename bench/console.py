@@ -86,34 +86,49 @@ class Browser:
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The same load with nobody looking and with one browser."""
+    """The same load with nobody looking and with one browser, in turns."""
+    unseen, seen, told_kb, overview_ms = [], [], [], []
     environment = {"PENSTOCK_PIPELINE": "off"}
     with (
         PenstockServer(folder, environment=environment, console=True) as server,
         loaded(server.port),
     ):
         pids = machine.descendants(server.process_id)  # the server, the console
-        unseen = [shares(pids) for _ in range(effort.repeats)]
-        browser = Browser(server.console_url)
-        time.sleep(SETTLE_S)
-        seen, told_kb = [], []
         for _ in range(effort.repeats):
-            before_bytes = browser.byte_count
-            seen.append(shares(pids))
-            told_kb.append((browser.byte_count - before_bytes) / WINDOW_S / 1000)
-        overview_ms = [overview_s(server.console_url) * 1000 for _ in range(effort.repeats)]
+            time.sleep(SETTLE_S)
+            unseen.append(shares(pids))
+            with looking_on(server.console_url) as browser:
+                time.sleep(SETTLE_S)
+                before_bytes = browser.byte_count
+                seen.append(shares(pids))
+                told_kb.append((browser.byte_count - before_bytes) / WINDOW_S / 1000)
+                overview_ms.append(overview_s(server.console_url) * 1000)
         resident_mb = machine.resident_bytes(pids[1]) / 1e6
-        browser.close()
-    title = "CPU of the server, 1,000 streams with an export, 200 appends/s, one browser"
+    added = [after[0] - before[0] for before, after in zip(unseen, seen, strict=True)]
+    title = "CPU that one browser takes of the server, 1,000 streams with an export, 200 appends/s"
+    note = (
+        "Neighbouring windows with and without; the server's share is mostly that of the appends."
+    )
+    share = "% of a core"
     return [
-        Figure(title, "% of a core", [share[0] for share in seen], at_most=5),
-        Figure("... while nobody looks", "% of a core", [share[0] for share in unseen]),
-        Figure("... CPU of the console, one browser", "% of a core", [share[1] for share in seen]),
-        Figure("... while nobody looks", "% of a core", [share[1] for share in unseen]),
+        Figure(title, share, added, at_most=5, note=note),
+        Figure("... the server's in all, with the browser", share, [each[0] for each in seen]),
+        Figure("... the server's in all, without", share, [each[0] for each in unseen]),
+        Figure("... the console's, with the browser", share, [each[1] for each in seen]),
+        Figure("... the console's, without", share, [each[1] for each in unseen]),
         Figure("... told to the browser", "kB/s", told_kb),
         Figure("... GET /api/overview", "ms", overview_ms, at_most=1000),
         Figure("... resident memory of the console", "MB", [resident_mb]),
     ]
+
+
+@contextmanager
+def looking_on(url: str) -> Iterator[Browser]:
+    browser = Browser(url)
+    try:
+        yield browser
+    finally:
+        browser.close()
 
 
 @contextmanager

@@ -430,6 +430,16 @@ def test_any_other_address_needs_a_token_and_authentication(host):
     assert load({"host": host, "tokens": "t"}).settings.authentication_required()
 
 
+def test_the_same_counts_for_the_console_if_there_is_one():
+    text = problems({"console_host": "0.0.0.0"})
+    assert text.startswith("console_host is 0.0.0.0, which other machines can reach")
+    assert "no token" in text
+    assert load({"console_host": "0.0.0.0", "tokens": "t"}).settings.console_host == "0.0.0.0"
+    assert load({"console_host": "0.0.0.0", "console": "false"}).settings.console is False
+    text = problems({"console_host": "::", "tokens": "t", "authenticate_client": "false"})
+    assert "authenticate_client is false" in text
+
+
 def test_settings_that_lock_everyone_out_are_allowed_with_a_warning():
     settings = load({"authenticate_client": "true"}).settings
     assert ["every client will be refused" in text for text in settings.warnings()] == [True]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-
-from console_page import ConsolePage
+from console_page import ConsolePage, new_context
 from console_plant import ConsolePlant
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
 from failure_logs import show_on_failure
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -57,7 +57,14 @@ def screenshots(request: pytest.FixtureRequest) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """What pages share: files that were fetched, cookies, settings."""
+    with new_context(browser) as context:
+        yield context
+
+
 @pytest.fixture
-def page(browser: Browser, plant: ConsolePlant, screenshots: Path) -> Iterator[ConsolePage]:
-    with ConsolePage(browser, plant.url, screenshots) as page:
+def page(context: BrowserContext, plant: ConsolePlant, screenshots: Path) -> Iterator[ConsolePage]:
+    with ConsolePage(context, plant.url, screenshots) as page:
         yield page

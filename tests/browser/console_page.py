@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Request,
+    expect,
+)
 
-# What a busy machine may take to show something; a test that fails waits no longer.
-WITHIN_MS = 10_000
 CONTROLS = {
     "button",
     "checkbox",
@@ -60,26 +66,26 @@ LOW_CONTRAST = """() => {
 }"""
 
 
+# What a busy machine may take to show something; a test that fails waits no longer.
+WITHIN_MS = 10_000
+
+
+def new_context(browser: Browser) -> BrowserContext:
+    """A browser that knows nothing yet."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    context.set_default_timeout(WITHIN_MS)
+    expect.set_options(timeout=WITHIN_MS)
+    return context
+
+
 class ConsolePage:
     """One page. At the end, nothing may have gone wrong that no test asked for."""
 
-    def __init__(
-        self,
-        browser: Browser,
-        url: str,
-        screenshots: Path,
-        *,
-        width: int = 1400,
-        theme: Literal["light", "dark"] = "light",
-    ) -> None:
+    def __init__(self, context: BrowserContext, url: str, screenshots: Path) -> None:
         self.url = url
         self._screenshots = screenshots
-        self._context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True
-        )
-        self._context.set_default_timeout(WITHIN_MS)
-        expect.set_options(timeout=WITHIN_MS)
-        self.page = self._context.new_page()
+        self._context = context
+        self.page = context.new_page()
         self.page.on("request", self._on_request)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self._errors.append(str(error)))
@@ -97,7 +103,7 @@ class ConsolePage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._context.close()
+        self.page.close()
         if error is None:
             assert self._strangers == []
             assert [each for each in self._errors if not self._is_forgiven(each)] == []
@@ -159,9 +165,10 @@ class ConsolePage:
 
     def _on_request(self, request: Request) -> None:
         place = urlsplit(request.url)
-        if place.scheme in ("http", "https", "ws", "wss") and f"{self.url}/".find(
-            f"//{place.netloc}/"
-        ) < 0:
+        if (
+            place.scheme in ("http", "https", "ws", "wss")
+            and f"{self.url}/".find(f"//{place.netloc}/") < 0
+        ):
             self._strangers.append(request.url)
 
     def _on_console(self, message: ConsoleMessage) -> None:

@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -114,8 +115,8 @@ class ConsolePlant:
         self.rules: dict[tuple[str, str], Rule] = {}
         self.transforms: dict[str, dict[str, Any]] = {}
         self._stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._trouble: list[BaseException] = []
+        self._threads = ThreadPoolExecutor(2)
+        self._flows: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         self.server.start()
@@ -125,16 +126,16 @@ class ConsolePlant:
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown()
         self.user.close()
         self.server.stop()
-        assert not self._trouble, self._trouble
+        for flow in self._flows:
+            flow.result()
 
     def open(self, name: str, export: Any = None, **fields: Any) -> None:
         """A stream, with an export if one is given."""
         fields = {"strategy_on_full": StrategyOnFull.OverwriteOldestData, **fields}
-        lists = {
+        lists: dict[type, str] = {
             HTTPConfig: "http",
             KinesisConfig: "kinesis",
             IoTSiteWiseConfig: "iot_sitewise",
@@ -157,7 +158,9 @@ class ConsolePlant:
         """A few machines whose exports fare differently."""
         self.open("press-7-vibration", KinesisConfig("cloud", "plant-7"), max_size=4 * MIB)
         self.open("press-7-alerts", HTTPConfig("pager", "http://127.0.0.1:9/alerts"))
-        self.open("oven-2-temperature", IoTSiteWiseConfig("sitewise"), time_to_live_millis=604800000)
+        self.open(
+            "oven-2-temperature", IoTSiteWiseConfig("sitewise"), time_to_live_millis=604800000
+        )
         self.open("oven-3-temperature", IoTSiteWiseConfig("sitewise"), flush_on_write=True)
         self.open("camera-files", S3ExportTaskExecutorConfig("s3"))
         self.open("conveyor-speed", KinesisConfig("cloud", "plant-7", disabled=True), max_size=MIB)
@@ -204,34 +207,19 @@ class ConsolePlant:
 
     def start_flow(self) -> None:
         """Append to every machine and work on the exports, until the end."""
-        self._start(self._feed)
-        self.start_worker()
-
-    def start_worker(self) -> None:
-        self._start(self._work)
-
-    def _start(self, target: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                target()
-            except BaseException as error:  # told by __exit__, in the thread of the test
-                self._trouble.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        self._threads.append(thread)
+        self._flows += [self._threads.submit(self._feed), self._threads.submit(self._work)]
 
     def _feed(self) -> None:
         with self._connected() as client:
             turn = 0
-            while not self._stopping.wait(0.05):
+            while not self._stopping.wait(0.1):
                 turn += 1
                 for name, period in (
                     ("press-7-vibration", 1),
                     ("oven-2-temperature", 2),
                     ("oven-3-temperature", 3),
                     ("conveyor-speed", 2),
-                    ("camera-files", 40),
+                    ("camera-files", 10),
                     ("press-7-alerts", 9),
                     ("scratch", 1),
                 ):
@@ -241,7 +229,7 @@ class ConsolePlant:
     def _work(self) -> None:
         with WorkerClient("127.0.0.1", self.server.port, auth_token=TOKEN) as worker:
             while not self._stopping.is_set():
-                for lease in worker.watch_exports(50, 100).leases:
+                for lease in worker.watch_exports(50, 250).leases:
                     rule = self.rules.get((lease.stream_name, lease.config["identifier"]), delivers)
                     worker.report_export(rule(lease))
                 self._report_transforms(worker)

@@ -6,10 +6,10 @@ import json
 import time
 
 import pytest
-from playwright.sync_api import expect
-
 from console_page import ConsolePage
 from console_plant import ConsolePlant, delivers, fails, refuses
+from playwright.sync_api import expect
+
 from penstock.model import HTTPConfig, KinesisConfig
 
 MARKUP = b'<img src=x onerror="alert(1)"><script>alert(2)</script>'
@@ -90,6 +90,8 @@ def test_lag_is_plotted_with_values_under_the_pointer_and_as_a_table(page: Conso
     newest = page.dialog().locator("tbody tr").first.locator("td")
     assert int(newest.inner_text().replace(",", "")) > 0
     page.keep("plot")
+    assert page.nameless() == []
+    assert page.low_contrasts() == []
     page.dialog().get_by_label("Bytes").check()
     expect(newest).to_contain_text("B")
     page.dialog().get_by_label("Rates").check()
@@ -145,6 +147,13 @@ def test_dead_letters_come_by_themselves_and_go_all_at_once(
     expect(rows).to_have_count(1)
     plant.user.append_message("refused-again", b"second")
     expect(rows).to_have_count(2)
+    reasons = page.page.get_by_label("Filter by reason")
+    reasons.fill("NO kinesis such")
+    expect(page.button("Purge 2 shown")).to_be_visible()
+    reasons.fill("throttled")
+    expect(page.page.get_by_text("No reason fits the filter.")).to_be_visible()
+    expect(page.button("Purge 0 shown")).to_be_disabled()
+    reasons.fill("")
     plant.rules["refused-again", "cloud"] = delivers
     page.button("Replay all").click()
     page.button("Replay").click()
@@ -156,7 +165,7 @@ def test_messages_are_found_by_number_and_by_time(page: ConsolePage, plant: Cons
     plant.open("diary")
     plant.user.append_messages("diary", [f"page {number}".encode() for number in range(120)])
     # Times of the page have seconds, so the rest comes in a later one.
-    later_s = int(time.time()) + 2
+    later_s = int(time.time()) + 1
     time.sleep(later_s - time.time())
     plant.user.append_messages("diary", [json.dumps({"page": 120}).encode(), MARKUP])
 

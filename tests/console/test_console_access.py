@@ -117,6 +117,7 @@ def test_programs_send_the_token_with_each_request(stranger: Caller) -> None:
 
     assert status(f"Bearer {OTHER_TOKEN}") == 200
     assert status(f"bearer {OTHER_TOKEN}") == 200
+    assert status(f"Bearer {TOKEN}".encode().decode("latin-1")) == 200  # UTF-8, as curl sends it
     assert status("Bearer wrong") == 401
     assert status(f"Basic {OTHER_TOKEN}") == 401
     assert status("") == 401

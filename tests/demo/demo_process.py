@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,10 +24,12 @@ POLL_S = 0.1
 class DemoProcess:
     """One run. Everything it starts inherits a variable with a value of its own."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._log_path = folder / "demo.log"
         self._mark = str(uuid.uuid4())
-        environment = clean_environment() | {MARK: self._mark, "TMPDIR": str(folder)}
+        environment = (
+            clean_environment() | {MARK: self._mark, "TMPDIR": str(folder)} | dict(env or {})
+        )
         with open(self._log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock", "demo", *arguments],

@@ -31,6 +31,10 @@ def test_the_first_difference_is_named(found: list[int], difference: str) -> Non
     assert (finding.expected, finding.found) == (3, len(found))
 
 
+def test_to_have_counted_nothing_is_not_to_be_right() -> None:
+    assert compared("records", [], []).difference.startswith("there was nothing to count")
+
+
 def test_a_wrong_count_is_named() -> None:
     assert counted("delivered", 2, 2).difference == ""
     assert counted("delivered", 2000, 3).difference == "should be 2,000 and is 3"

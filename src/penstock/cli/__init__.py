@@ -46,9 +46,10 @@ COMPLETION_VARIABLE = "_PENSTOCK_COMPLETE"
 EXIT_STATUSES = """\b
 Exit status:
   0    done
-  1    the operation was refused or failed
+  1    the operation was refused or failed; doctor, verify, fleet: something needs doing
   2    wrong usage or settings; verify: the store cannot be checked
   3    the server cannot be reached
+  69   pipeline: something must be installed
   130  interrupted"""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, BinaryIO, get_args
 
@@ -27,6 +28,14 @@ STRATEGIES = {
 }
 PERSISTENCES = {"file": Persistence.File, "memory": Persistence.Memory}
 NEVER = "none"
+REFUSALS = (
+    (r"Expected `str` matching regex .*", "may have letters, digits, spaces and _ - . , only"),
+    (r"Expected `str` of length >= 1", "must not be empty"),
+    (r"Expected `str` of length <= (\d+)", r"must have at most \1 characters"),
+    (r"Expected `int` >= (\d+)", r"must be at least \1"),
+    (r"Expected `int` <= (\d+)", r"must be at most \1"),
+    (r"Expected `(\w+)`, got `(\w+)`", r"must be \1, not \2"),
+)
 
 
 def size(text: str) -> int:
@@ -114,7 +123,7 @@ def definition_of(name: str, values: dict[str, Any]) -> MessageStreamDefinition:
     try:
         definition = MessageStreamDefinition.from_dict(values)
     except ValueError as error:
-        raise _wrong(str(error)) from error
+        raise _wrong(in_words(str(error))) from error
     for place, key in dropped_keys(values, definition.as_dict()):
         raise _wrong(f'unknown key "{key}" in {place}.{nearest(key, known_keys())}')
     return definition

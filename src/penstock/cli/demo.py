@@ -216,8 +216,7 @@ def _line(stage: Stage, picture: Picture) -> str:
 
 
 def _link(stage: Stage) -> str:
-    left_s = stage.link.seconds_down()
-    return "link up" if left_s is None else f"link down for another {left_s:.0f} s"
+    return "link down" if stage.link.is_down() else "link up"
 
 
 def _drawn(stage: Stage, picture: Picture) -> RenderableType:
@@ -230,24 +229,23 @@ def _drawn(stage: Stage, picture: Picture) -> RenderableType:
         table.add_column(column.title, justify="right" if column.is_number else "left")
     for row in _rows(picture):
         table.add_row(*row)
-    is_down = stage.link.seconds_down() is not None
     return Group(
         Text(),
         table,
         Text(),
         Text(f"Table      {plural(picture.table_rows, 'row')} of averages in {stage.folder}/table"),
-        Text(f"Cloud      {_link(stage)}", style="red" if is_down else ""),
+        Text(f"Cloud      {_link(stage)}", style="red" if stage.link.is_down() else ""),
         Text(f"Pipeline   {picture.observation.pipeline.state}"),
         Text(f"Console    {stage.server.console_url}   Ctrl-C ends the demo", style="bold"),
     )
 
 
 def _rows(picture: Picture) -> Iterator[list[str]]:
-    appended = {view.name: view.appended_messages for view in picture.observation.streams}
+    appended = _appended(picture)
     for view in picture.observation.exports:
         yield [
             view.stream_name,
-            f"{appended.get(view.stream_name, 0):,}",
+            f"{appended[view.stream_name]:,}",
             view.export_identifier,
             f"{view.delivered_messages:,}",
             f"{view.lag_messages:,}",
@@ -256,16 +254,21 @@ def _rows(picture: Picture) -> Iterator[list[str]]:
         ]
 
 
+def _appended(picture: Picture) -> dict[str, int]:
+    """Messages by stream, with those of earlier runs, as delivered ones are counted too."""
+    return {view.name: view.newest_sequence_number + 1 for view in picture.observation.streams}
+
+
 def _say_goodbye(last: Picture, seconds: float, folder: Path, keep: bool) -> None:
     """What was done, and where it is."""
-    observation = last.observation
-    delivered = sum(view.delivered_messages for view in observation.exports)
-    letters = sum(view.dead_letters for view in observation.exports)
+    exports = last.observation.exports
+    appended = sum(_appended(last)[view.stream_name] for view in exports)
+    delivered = sum(view.delivered_messages for view in exports)
+    letters = sum(view.dead_letters for view in exports)
     say(
-        f"In {seconds:.0f} s the plant wrote "
-        f"{plural(observation.server.appended_messages, 'message')}; {delivered:,} were delivered, "
-        f"{plural(letters, 'dead letter')} kept, {plural(last.table_rows, 'row')} written to the "
-        f"table. Nothing is left running."
+        f"After {seconds:.0f} s: {plural(appended, 'message')} appended, {delivered:,} delivered, "
+        f"{plural(letters, 'dead letter')}, {plural(last.table_rows, 'row')} in the table. "
+        f"Nothing is left running."
     )
     if keep:
         say(f"Data, table and logs are in {folder}; `penstock demo --keep` goes on with them.")

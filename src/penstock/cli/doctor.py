@@ -36,7 +36,7 @@ COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 ANY_ADDRESS = ("0.0.0.0", "::")
 
 
-@click.command()
+@click.command(short_help="Look at this machine, and say what needs doing.")
 @click.option("--config", "config_path", metavar="FILE", help="Settings file, as serve gets it.")
 @click.option("--port", metavar="NUMBER", help="The server's port, as serve gets it.")
 @click.option("--data-dir", metavar="FOLDER", help="Its data directory, as serve gets it.")

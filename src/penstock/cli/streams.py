@@ -15,8 +15,17 @@ from penstock.cli.definition import (
     definition_options,
     given_values,
 )
-from penstock.cli.output import Column, Status, plural, say, show_facts, show_json, show_table
-from penstock.errors import ResourceNotFoundException
+from penstock.cli.output import (
+    Column,
+    CommandFailed,
+    Status,
+    plural,
+    say,
+    show_facts,
+    show_json,
+    show_table,
+)
+from penstock.errors import InvalidRequestException, ResourceNotFoundException
 from penstock.model import (
     ExportConfig,
     ExportStatus,
@@ -110,7 +119,12 @@ def create(server: Server, name: str, as_json: bool, **options: Any) -> None:
     values = {"strategyOnFull": StrategyOnFull.RejectNewData, **given_values(**options)}
     definition = definition_of(name, values)
     with server.connected() as client:
-        client.create_message_stream(definition)
+        try:
+            client.create_message_stream(definition)
+        except InvalidRequestException as error:
+            if name not in client.list_streams():
+                raise
+            raise CommandFailed(f"{error}. `penstock streams update` changes it.") from error
         info = client.describe_message_stream(name)
     if as_json:
         show_json(info.as_dict())

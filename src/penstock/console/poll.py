@@ -36,6 +36,7 @@ class Poller:
         self._picture: Picture | None = None
         self._trouble = ""
         self._looked_at_s = -IDLE_INTERVAL_S
+        self._is_outdated = False  # by something that was changed since the last look began
         self._looking = asyncio.Lock()
         self._recent: deque[Observation] = deque()
 
@@ -45,7 +46,7 @@ class Poller:
         while True:
             interval_s = INTERVAL_S if self._hub.is_watched else IDLE_INTERVAL_S
             left_s = self._looked_at_s + interval_s - clock()
-            if left_s > 0:
+            if left_s > 0 and not self._is_outdated:
                 await self._hub.pause(left_s)
                 continue
             async with self._looking:
@@ -53,13 +54,14 @@ class Poller:
 
     def look_soon(self) -> None:
         """Something was changed by a browser, which waits to see it."""
-        self._looked_at_s = -IDLE_INTERVAL_S
+        self._is_outdated = True
         self._hub.wake()
 
     async def picture(self, age_s_max: float = INTERVAL_S) -> Picture:
         """What the server looks like now, or a moment ago; ServerAway if it does not answer."""
         async with self._looking:
-            if asyncio.get_running_loop().time() - self._looked_at_s > age_s_max:
+            age_s = asyncio.get_running_loop().time() - self._looked_at_s
+            if self._is_outdated or age_s > age_s_max:
                 await self._look()
             if self._trouble or self._picture is None:
                 raise ServerAway(self._trouble)
@@ -71,6 +73,7 @@ class Poller:
         return None if self._trouble or picture is None else picture.observation
 
     async def _look(self) -> None:
+        self._is_outdated = False
         try:
             observation = await self._client.observe_server()
         except StreamManagerException as error:

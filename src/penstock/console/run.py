@@ -103,6 +103,7 @@ async def _serve(
         loop.add_signal_handler(number, stop)
     on_ready(_url(listener))
     with _sending_metrics(settings, poller):
+        # If the poller ends by a mistake of ours, so does the process, and is started again.
         async with asyncio.TaskGroup() as group:
             polling = group.create_task(poller.run())
             await server.serve(sockets=[listener])

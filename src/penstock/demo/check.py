@@ -91,8 +91,8 @@ class Check:
         self._entries = ledger.messages[TEMPERATURE]
         self._refused = [entry for entry in self._entries if _has_lost_clock(entry)]
 
-    def wait_until_drained(self) -> bool:
-        """True when everything has gone its way; the findings tell what is left otherwise."""
+    def wait_until_drained(self) -> None:
+        """Give everything time to go its way; the findings tell what has not."""
         expected_rows = len(self._closed_windows())
 
         def is_drained() -> bool:
@@ -105,7 +105,7 @@ class Check:
                 and picture.table_rows >= expected_rows
             )
 
-        return self._stage.holds_within(is_drained, DRAINED_WITHIN_S)
+        self._stage.holds_within(is_drained, DRAINED_WITHIN_S)
 
     def findings(self) -> list[Finding]:
         return [
@@ -220,8 +220,8 @@ class Check:
 
 
 def compared(what: str, expected: Sequence[object], found: Sequence[object]) -> Finding:
-    """Two lists that must be equal: nothing missing, nothing twice, in order."""
-    difference = ""
+    """Two lists that must be equal: nothing missing, nothing twice, in order; and not empty."""
+    difference = "" if expected else "there was nothing to count; run for more seconds"
     for position, (left, right) in enumerate(zip_longest(expected, found)):
         if left != right:
             difference = f"number {position} should be {left!r:.200} and is {right!r:.200}"

@@ -121,9 +121,10 @@ class Plant:
         for tick in count():
             if stopped.wait(max(begin_s + tick * TICK_S - time.monotonic(), 0)):
                 return
-            self._measure(tick)
+            self.measure(tick)
 
-    def _measure(self, tick: int) -> None:
+    def measure(self, tick: int) -> None:
+        """All machines once, and what else is due at this tenth of a second."""
         at_s = tick * TICK_S
         at_ns = self._start_ns + round(at_s * 1e9)
         readings = {name: sensors.read(at_s) for name, sensors in self._sensors.items()}

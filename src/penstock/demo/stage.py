@@ -25,7 +25,6 @@ from penstock.demo.plant import (
 )
 from penstock.demo.server import ServerProcess
 from penstock.demo.table import Table
-from penstock.export_model import ExportView
 from penstock.observe_model import Observation
 from penstock.testing import LocalCloud
 
@@ -155,11 +154,11 @@ class Stage:
         return "Spark is up"
 
     def start_exports(self) -> str:
-        self.wait_until(
-            lambda: min(view.delivered_messages for view in self._live_exports()) > 0,
-            SPARK_WITHIN_S,
-            "the first messages in the cloud",
-        )
+        def have_arrived() -> bool:
+            kinesis, sitewise = self.cloud.kinesis, self.cloud.sitewise
+            return kinesis.totals(KINESIS_STREAM).count > 0 and sitewise.totals(None).count > 0
+
+        self.wait_until(have_arrived, SPARK_WITHIN_S, "the first messages in the cloud")
         return "the first messages have arrived in the cloud"
 
     def start_outages(self) -> None:
@@ -204,11 +203,6 @@ class Stage:
     def picture(self) -> Picture:
         """What the server says of itself, and the table."""
         return Picture(self.client.observe_server(), self.table.row_count())
-
-    def _live_exports(self) -> list[ExportView]:
-        """Those that have something to send from the first second on."""
-        exports = self.client.describe_exports().exports
-        return [view for view in exports if view.destination != "S3ExportTaskExecutor"]
 
     def _in_thread(
         self, run: Callable[[threading.Event], None], stopped: threading.Event

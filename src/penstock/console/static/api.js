@@ -26,8 +26,10 @@ export const pauseExport = (stream, identifier) =>
   ask("POST", "/api/exports/pause", { body: { stream, export: identifier } });
 export const resumeExport = (stream, identifier) =>
   ask("POST", "/api/exports/resume", { body: { stream, export: identifier } });
-export const replayDeadLetters = (choice) => ask("POST", "/api/dead-letters/replay", { body: choice });
-export const purgeDeadLetters = (choice) => ask("POST", "/api/dead-letters/purge", { body: choice });
+export const replayDeadLetters = (choice) =>
+  ask("POST", "/api/dead-letters/replay", { body: choice });
+export const purgeDeadLetters = (choice) =>
+  ask("POST", "/api/dead-letters/purge", { body: choice });
 export const resetTransform = (name, start) =>
   ask("POST", "/api/transforms/reset", { body: { name, start } });
 export const signOut = () => ask("DELETE", "/api/session");
@@ -67,7 +69,10 @@ async function send(method, path, body) {
       cache: "no-store",
     });
   } catch (error) {
-    throw new ApiError(0, `The console does not answer (${error.message}). Is \`penstock serve\` running?`);
+    throw new ApiError(
+      0,
+      `The console does not answer (${error.message}). Is \`penstock serve\` running?`,
+    );
   }
 }
 
@@ -76,7 +81,10 @@ async function errorOf(answer) {
   try {
     return new ApiError(answer.status, JSON.parse(text).error ?? text);
   } catch {
-    return new ApiError(answer.status, `The console answered ${answer.status}: ${text.slice(0, 200)}`);
+    return new ApiError(
+      answer.status,
+      `The console answered ${answer.status}: ${text.slice(0, 200)}`,
+    );
   }
 }
 
@@ -85,7 +93,8 @@ async function errorOf(answer) {
 
 function parsedExactly(text) {
   return JSON.parse(text, (_key, value, context) => {
-    const isRounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+    const isRounded =
+      typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
     return isRounded && /^-?\d+$/.test(context?.source) ? BigInt(context.source) : value;
   });
 }

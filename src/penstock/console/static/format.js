@@ -65,12 +65,20 @@ export function longDuration(millis) {
   ];
   const first = parts.findIndex(([number]) => number > 0);
   if (first < 0) return "0 s";
-  return parts.slice(first, first + 3).map(([number, unit]) => `${number} ${unit}`).join(" ");
+  return parts
+    .slice(first, first + 3)
+    .map(([number, unit]) => `${number} ${unit}`)
+    .join(" ");
 }
 
 /** An exact duration as it was configured: 1 h, 90 s, 7 d. */
 export function exactDuration(millis) {
-  const units = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
+  const units = [
+    ["d", 86_400_000],
+    ["h", 3_600_000],
+    ["min", 60_000],
+    ["s", 1000],
+  ];
   for (const [unit, factor] of units) {
     if (millis % factor === 0) return `${count(millis / factor)} ${unit}`;
   }

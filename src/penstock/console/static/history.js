@@ -17,12 +17,20 @@ let fetchCount = 0;
 export function historyOf(stream, identifier = null) {
   const key = exportKey(stream, identifier ?? "");
   const known = kept.get(key);
-  if (known) return known;
-  const history = { stream, identifier, times: [], ...Object.fromEntries(MEASURES.map((name) => [name, []])) };
+  const history = known ?? {
+    key,
+    stream,
+    identifier,
+    times: [],
+    ...Object.fromEntries(MEASURES.map((name) => [name, []])),
+  };
+  kept.delete(key); // the last in the map is the one that was asked for last
   kept.set(key, history);
   if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value);
-  waiting.push(history);
-  fetchNext();
+  if (!known) {
+    waiting.push(history);
+    fetchNext();
+  }
   return history;
 }
 
@@ -39,8 +47,10 @@ export function lastIndexBefore(times, time) {
 }
 
 async function fetchNext() {
-  if (fetchCount >= FETCHES_MAX || waiting.length === 0) return;
-  const history = waiting.pop(); // the newest request is for what is on the screen now
+  if (fetchCount >= FETCHES_MAX) return;
+  let history = waiting.pop(); // the newest request is for what is on the screen now
+  while (history && kept.get(history.key) !== history) history = waiting.pop();
+  if (!history) return;
   fetchCount += 1;
   try {
     const past = await getHistory(history.stream, history.identifier);

@@ -27,6 +27,7 @@ class Live extends EventTarget {
   heardTime = 0;
 
   #source = null;
+  #waitTime = 0; // since when there is nothing to hear
   #retryTimer = null;
   #retryMillis = RETRY_MS_MIN;
   #clockOffsetMillis = 0;
@@ -52,10 +53,11 @@ class Live extends EventTarget {
     return Date.now() + this.#clockOffsetMillis;
   }
 
-  /** Call back at every change, until the signal. */
+  /** Call back at every change, until the signal; not before something is known. */
   watch(callback, signal) {
-    this.addEventListener("change", callback, { signal });
-    if (this.server) callback();
+    const tell = () => this.server && callback();
+    this.addEventListener("change", tell, { signal });
+    tell();
   }
 
   #onVisibility = () => {
@@ -65,7 +67,7 @@ class Live extends EventTarget {
 
   #connect() {
     this.#disconnect();
-    this.heardTime = Date.now();
+    this.#waitTime = Date.now();
     this.#source = new EventSource("/api/events");
     this.#listen("snapshot", (document) => this.#takeSnapshot(document.observation));
     this.#listen("change", (document) => this.#takeChange(document));
@@ -81,7 +83,7 @@ class Live extends EventTarget {
 
   #listen(name, take) {
     this.#source.addEventListener(name, (event) => {
-      this.heardTime = Date.now();
+      this.heardTime = this.#waitTime = Date.now();
       this.#retryMillis = RETRY_MS_MIN;
       take(JSON.parse(event.data));
     });
@@ -115,7 +117,9 @@ class Live extends EventTarget {
     this.#takeProcess(change);
     noteLagTimes(change.exports.changed, this.server.serverTime);
     merge(this.streams, change.streams, keyOfStream, (name) => name);
-    merge(this.exports, change.exports, keyOfExport, ([stream, identifier]) => exportKey(stream, identifier));
+    merge(this.exports, change.exports, keyOfExport, ([stream, identifier]) =>
+      exportKey(stream, identifier),
+    );
     merge(this.transforms, change.transforms, keyOfTransform, (name) => name);
     this.#set("live", "");
   }
@@ -127,7 +131,7 @@ class Live extends EventTarget {
   }
 
   #tick() {
-    if (this.#source && Date.now() - this.heardTime > SILENCE_MS_MAX) this.#retry();
+    if (this.#source && Date.now() - this.#waitTime > SILENCE_MS_MAX) this.#retry();
     else if (Date.now() - this.#toldTime > TICK_MS * 0.9) this.#tell(); // ages and countdowns
   }
 

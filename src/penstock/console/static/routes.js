@@ -20,7 +20,9 @@ export function parsedAddress(hash) {
 }
 
 function withQuery(path, query) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(query).filter(
+    ([, value]) => value !== undefined && value !== null && value !== "",
+  );
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 

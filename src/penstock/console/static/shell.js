@@ -2,7 +2,7 @@
 
 import { signOut } from "./api.js";
 import { h, setAttribute, setShown, setText } from "./dom.js";
-import { bytes, count, duration } from "./format.js";
+import { bytes, clock, count } from "./format.js";
 import { live } from "./live.js";
 import { isTrouble } from "./parts/badge.js";
 import { iconButton, setIcon } from "./parts/controls.js";
@@ -29,11 +29,31 @@ let built = new AbortController();
 export function buildShell(session) {
   built.abort();
   built = new AbortController();
-  const links = new Map(ENTRIES.map(([page, text, drawing]) => [page, navLink(page, text, drawing)]));
-  document.getElementById("pages").replaceChildren(h("ul", {}, ...[...links.values()].map(({ element }) => element)));
-  const connection = h("p", { class: "connection" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span"));
-  const foot = h("p", { class: "about" }, `${session.server}`, h("br"), `version ${session.version}`);
-  const tools = h("div", { class: "tools" }, themeSwitch(), iconButton("keyboard", "Keyboard shortcuts", showHelp));
+  const links = new Map(
+    ENTRIES.map(([page, text, drawing]) => [page, navLink(page, text, drawing)]),
+  );
+  document
+    .getElementById("pages")
+    .replaceChildren(h("ul", {}, ...[...links.values()].map(({ element }) => element)));
+  const connection = h(
+    "p",
+    { class: "connection" },
+    h("span", { class: "dot", "aria-hidden": "true" }),
+    h("span"),
+  );
+  const foot = h(
+    "p",
+    { class: "about" },
+    `${session.server}`,
+    h("br"),
+    `version ${session.version}`,
+  );
+  const tools = h(
+    "div",
+    { class: "tools" },
+    themeSwitch(),
+    iconButton("keyboard", "Keyboard shortcuts", showHelp),
+  );
   if (session.authentication) tools.append(iconButton("leave", "Sign out", leave));
   document.getElementById("side-foot").replaceChildren(connection, foot, tools);
   const show = () => {
@@ -55,7 +75,18 @@ export function markPage(page) {
 function navLink(page, text, drawing) {
   const number = h("span", { class: "nav-count" });
   const note = h("span", { class: "unseen" });
-  const element = h("li", {}, h("a", { href: `#/${page}`, "data-page": page }, icon(drawing), h("span", {}, text), number, note));
+  const element = h(
+    "li",
+    {},
+    h(
+      "a",
+      { href: `#/${page}`, "data-page": page },
+      icon(drawing),
+      h("span", {}, text),
+      number,
+      note,
+    ),
+  );
   return { element, number, note };
 }
 
@@ -77,7 +108,12 @@ function setCount({ number, note }, all, troubled = 0, noteText = " in trouble")
   setText(note, troubled ? noteText : "");
 }
 
-const CONNECTIONS = { connecting: "Connecting", live: "Live", trouble: "No server", lost: "Not connected" };
+const CONNECTIONS = {
+  connecting: "Connecting",
+  live: "Live",
+  trouble: "No server",
+  lost: "Not connected",
+};
 
 function setConnection(element) {
   setText(element.lastChild, CONNECTIONS[live.connection]);
@@ -89,19 +125,32 @@ function setBanner() {
   const [tone, text] = trouble();
   const banner = document.getElementById("banner");
   setAttribute(banner, "data-tone", tone);
-  if (banner.textContent !== text) banner.replaceChildren(...(text ? [icon("warning"), h("p", {}, text)] : []));
+  if (banner.textContent !== text)
+    banner.replaceChildren(...(text ? [icon("warning"), h("p", {}, text)] : []));
   setShown(banner, Boolean(text));
 }
 
 function trouble() {
-  const age = duration(Date.now() - live.heardTime);
-  if (live.connection === "lost") return ["bad", `The connection to the console is lost; what you see may be ${age} old. Trying again.`];
+  // Not how long ago: screen readers would read it out every second.
+  const since = clock(live.heardTime);
+  if (live.connection === "lost")
+    return [
+      "bad",
+      `The connection to the console is lost; what you see is from ${since}. Trying again.`,
+    ];
   if (live.connection === "trouble") return ["bad", `The server cannot be reached: ${live.text}`];
   const { server, pipeline } = live;
   if (server && server.diskFreeBytes < server.diskTotalBytes * DISK_FREE_SHARE_MIN) {
-    return ["bad", `The disk is nearly full: ${bytes(server.diskFreeBytes)} of ${bytes(server.diskTotalBytes)} are free. Appends are refused when it is full.`];
+    return [
+      "bad",
+      `The disk is nearly full: ${bytes(server.diskFreeBytes)} of ${bytes(server.diskTotalBytes)} are free. Appends are refused when it is full.`,
+    ];
   }
-  if (isTrouble(pipeline?.state)) return ["warn", `The pipeline is ${pipeline.state}: ${pipeline.text ?? "exports wait until it is back."}`];
+  if (isTrouble(pipeline?.state))
+    return [
+      "warn",
+      `The pipeline is ${pipeline.state}: ${pipeline.text ?? "exports wait until it is back."}`,
+    ];
   return [null, ""];
 }
 

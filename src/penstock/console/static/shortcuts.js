@@ -5,7 +5,14 @@ import { openDialog } from "./parts/dialog.js";
 import { checkField } from "./parts/fields.js";
 
 const STORED = "penstock.shortcuts";
-const PAGES = { s: "streams", e: "exports", d: "dead-letters", m: "messages", t: "transforms", h: "health" };
+const PAGES = {
+  s: "streams",
+  e: "exports",
+  d: "dead-letters",
+  m: "messages",
+  t: "transforms",
+  h: "health",
+};
 const KEYS = [
   ["/", "go to the filter"],
   ["g, then s e d m t h", "go to streams, exports, dead letters, messages, transforms, health"],
@@ -33,16 +40,26 @@ export function startShortcuts() {
 
 /** Show the keys, and let a person turn them off: they can be in the way of other tools. */
 export function showHelp() {
-  const rows = KEYS.map(([keys, text]) => h("div", { class: "fact" }, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, text)));
-  const isOn = checkField({ label: "Use single keys as shortcuts", value: localStorage.getItem(STORED) !== "off" });
-  isOn.input.addEventListener("change", () => localStorage.setItem(STORED, isOn.input.checked ? "on" : "off"));
+  const rows = KEYS.map(([keys, text]) =>
+    h("div", { class: "fact" }, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, text)),
+  );
+  const isOn = checkField({
+    label: "Use single keys as shortcuts",
+    value: localStorage.getItem(STORED) !== "off",
+  });
+  isOn.input.addEventListener("change", () =>
+    localStorage.setItem(STORED, isOn.input.checked ? "on" : "off"),
+  );
   openDialog("Keyboard", [h("dl", { class: "facts keys" }, ...rows), isOn.element]);
 }
 
 function actionOf(key) {
   const isChord = Date.now() - chordTime < CHORD_MS;
   chordTime = key === "g" ? Date.now() : 0;
-  if (isChord && PAGES[key]) return () => { location.hash = `#/${PAGES[key]}`; };
+  if (isChord && PAGES[key])
+    return () => {
+      location.hash = `#/${PAGES[key]}`;
+    };
   if (key === "?") return showHelp;
   const control = { "/": "[data-filter]", n: "[data-create]" }[key];
   const element = control && document.querySelector(control);
@@ -52,7 +69,10 @@ function actionOf(key) {
 
 function isTyping(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return true;
-  return event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea") || document.querySelector("dialog[open]");
+  return (
+    event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea") ||
+    document.querySelector("dialog[open]")
+  );
 }
 
 function clearFilter(filter) {

@@ -23,8 +23,16 @@ export function show(page, { query, signal }) {
 /** Where dead letters are: [stream, export or transform, count]. */
 export function letterCounts() {
   return [
-    ...[...live.exports.values()].map((view) => [view.streamName, view.exportIdentifier, view.deadLetters]),
-    ...[...live.transforms.values()].map((view) => [view.source, TRANSFORM + view.name, view.deadLetters]),
+    ...[...live.exports.values()].map((view) => [
+      view.streamName,
+      view.exportIdentifier,
+      view.deadLetters,
+    ]),
+    ...[...live.transforms.values()].map((view) => [
+      view.source,
+      TRANSFORM + view.name,
+      view.deadLetters,
+    ]),
   ].filter(([, , number]) => number > 0);
 }
 
@@ -34,17 +42,42 @@ function lines(first, second) {
 
 class LettersPage {
   constructor(page, stream, identifier, signal) {
-    Object.assign(this, { stream, identifier, letters: [], chosen: new Set(), opened: null, isWhole: true, toldTotal: null });
+    Object.assign(this, {
+      stream,
+      identifier,
+      letters: [],
+      chosen: new Set(),
+      opened: null,
+      isWhole: true,
+      toldTotal: null,
+    });
     this.#build(page);
     live.watch(() => this.#onChange(), signal);
   }
 
   #build(page) {
-    this.places = h("select", { "aria-label": "Stream and export", "data-filter": "", onchange: () => this.#goTo() });
+    this.places = h("select", { "aria-label": "Stream and export", onchange: () => this.#goTo() });
+    this.filter = h("input", {
+      type: "search",
+      class: "filter",
+      "data-filter": "",
+      "aria-label": "Filter by reason",
+      placeholder: "Filter by reason",
+      autocomplete: "off",
+      oninput: () => this.#onFilter(),
+    });
     this.count = h("p", { class: "row-count", role: "status" });
     this.replay = button("Replay all", { name: "replay", onclick: () => this.#confirmReplay() });
-    this.purge = button("Purge all", { name: "remove", kind: "danger-quiet", onclick: () => this.#confirmPurge() });
-    this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => this.#chooseAll() });
+    this.purge = button("Purge all", {
+      name: "remove",
+      kind: "danger-quiet",
+      onclick: () => this.#confirmPurge(),
+    });
+    this.all = h("input", {
+      type: "checkbox",
+      "aria-label": "Choose all that are shown",
+      onchange: () => this.#chooseAll(),
+    });
     this.body = h("tbody");
     this.more = button("Show more", { onclick: () => this.#load(this.letters.at(-1).id) });
     this.empty = h("p", { class: "empty" });
@@ -60,8 +93,16 @@ class LettersPage {
       this.body,
     );
     page.append(
-      pageHead("Dead letters", { beside: [this.places, this.count], actions: [this.replay, this.purge] }),
-      h("div", { class: "split" }, h("div", { class: "table-scroll" }, table, this.empty, this.more), this.detail),
+      pageHead("Dead letters", {
+        beside: [this.places, this.filter, this.count],
+        actions: [this.replay, this.purge],
+      }),
+      h(
+        "div",
+        { class: "split" },
+        h("div", { class: "table-scroll" }, table, this.empty, this.more),
+        this.detail,
+      ),
     );
     this.#showDetail();
   }
@@ -91,7 +132,9 @@ class LettersPage {
       places.unshift({ value: current, text: `${this.stream} / ${this.identifier ?? "all"} (0)` });
     }
     this.places.replaceChildren(
-      ...[all, ...places].map(({ value, text }) => h("option", { value, selected: value === current }, text)),
+      ...[all, ...places].map(({ value, text }) =>
+        h("option", { value, selected: value === current }, text),
+      ),
     );
   }
 
@@ -101,7 +144,9 @@ class LettersPage {
       const { letters } = await getDeadLetters(query);
       this.letters = after ? [...this.letters, ...letters] : letters;
       this.isWhole = letters.length < PAGE_SIZE;
-      this.chosen = new Set(this.letters.map((letter) => letter.id).filter((id) => this.chosen.has(id)));
+      this.chosen = new Set(
+        this.letters.map((letter) => letter.id).filter((id) => this.chosen.has(id)),
+      );
       this.opened = this.letters.find((letter) => letter.id === this.opened?.id) ?? null;
       this.#render();
     } catch (error) {
@@ -109,18 +154,43 @@ class LettersPage {
     }
   }
 
+  #onFilter() {
+    this.chosen.clear();
+    this.#render();
+  }
+
+  /** Those whose reason has the words of the filter. */
+  #shown() {
+    const words = this.filter.value.toLowerCase().split(/\s+/);
+    return this.letters.filter(({ reason }) =>
+      words.every((word) => reason.toLowerCase().includes(word)),
+    );
+  }
+
   #render() {
-    this.body.replaceChildren(...this.letters.map((letter) => this.#row(letter)));
-    setText(this.empty, this.letters.length ? "" : "There are no dead letters here: nothing was refused for good.");
+    const shown = this.#shown();
+    this.body.replaceChildren(...shown.map((letter) => this.#row(letter)));
+    const none = this.letters.length
+      ? "No reason fits the filter."
+      : "There are no dead letters here: nothing was refused for good.";
+    setText(this.empty, shown.length ? "" : none);
     setShown(this.more, !this.isWhole);
     this.#showChoice();
     this.#showDetail();
   }
 
   #row(letter) {
-    const tick = h("input", { type: "checkbox", "aria-label": `Choose letter ${letter.id}`, onchange: () => this.#choose(letter, tick.checked) });
+    const tick = h("input", {
+      type: "checkbox",
+      "aria-label": `Choose letter ${letter.id}`,
+      onchange: () => this.#choose(letter, tick.checked),
+    });
     tick.checked = this.chosen.has(letter.id);
-    const open = h("button", { type: "button", class: "note-button", onclick: () => this.#open(letter) }, letter.reason);
+    const open = h(
+      "button",
+      { type: "button", class: "note-button", onclick: () => this.#open(letter) },
+      letter.reason,
+    );
     return h(
       "tr",
       { "data-id": letter.id, "aria-current": letter === this.opened ? "true" : null },
@@ -128,7 +198,14 @@ class LettersPage {
       h("th", { scope: "row", class: "number" }, count(letter.id)),
       h("td", {}, ...lines(letter.streamName, letter.exportIdentifier)),
       h("td", { class: "number" }, ...lines(count(letter.sequenceNumber), bytes(letter.size))),
-      h("td", { title: exactTime(letter.refusedTime) }, ...lines(`${duration(live.now() - letter.refusedTime)} ago`, letter.replay ? "replay asked for" : "")),
+      h(
+        "td",
+        { title: exactTime(letter.refusedTime) },
+        ...lines(
+          `${duration(live.now() - letter.refusedTime)} ago`,
+          letter.replay ? "replay asked for" : "",
+        ),
+      ),
       h("td", { title: letter.reason }, open),
     );
   }
@@ -140,20 +217,28 @@ class LettersPage {
   }
 
   #chooseAll() {
-    this.chosen = new Set(this.all.checked ? this.letters.map((letter) => letter.id) : []);
+    this.chosen = new Set(this.all.checked ? this.#shown().map((letter) => letter.id) : []);
     this.#render();
   }
 
   #showChoice() {
     const chosen = this.chosen.size;
-    const what = chosen ? `${count(chosen)} chosen` : "all";
-    for (const [control, verb] of [[this.replay, "Replay"], [this.purge, "Purge"]]) {
+    const shown = this.#shown().length;
+    const what = chosen
+      ? `${count(chosen)} chosen`
+      : this.filter.value
+        ? `${count(shown)} shown`
+        : "all";
+    for (const [control, verb] of [
+      [this.replay, "Replay"],
+      [this.purge, "Purge"],
+    ]) {
       setText(control.lastChild, `${verb} ${what}`);
-      control.disabled = this.letters.length === 0;
+      control.disabled = shown === 0;
     }
-    this.all.checked = chosen > 0 && chosen === this.letters.length;
-    this.all.indeterminate = chosen > 0 && chosen < this.letters.length;
-    setText(this.count, `${count(this.letters.length)}${this.isWhole ? "" : "+"} shown`);
+    this.all.checked = chosen > 0 && chosen === shown;
+    this.all.indeterminate = chosen > 0 && chosen < shown;
+    setText(this.count, `${count(shown)}${this.isWhole ? "" : "+"} shown`);
   }
 
   #open(letter) {
@@ -170,13 +255,22 @@ class LettersPage {
       this.detail.replaceChildren(h("p", { class: "empty" }, "Choose a reason to see the letter."));
       return;
     }
-    const list = facts({ place: "Stream, export", number: "Number", appended: "Appended", refused: "Refused" });
+    const list = facts({
+      place: "Stream, export",
+      number: "Number",
+      appended: "Appended",
+      refused: "Refused",
+    });
     list.set({
       place: `${letter.streamName}, ${letter.exportIdentifier}`,
       appended: exactTime(letter.ingestTime),
       refused: exactTime(letter.refusedTime),
     });
-    const link = h("a", { href: messagesAddress(letter.streamName, { start: letter.sequenceNumber }) }, count(letter.sequenceNumber));
+    const link = h(
+      "a",
+      { href: messagesAddress(letter.streamName, { start: letter.sequenceNumber }) },
+      count(letter.sequenceNumber),
+    );
     list.cells.number.append(link);
     const isOfTransform = letter.exportIdentifier.startsWith(TRANSFORM);
     this.detail.replaceChildren(
@@ -188,18 +282,34 @@ class LettersPage {
         "div",
         { class: "detail-actions" },
         isOfTransform
-          ? h("p", { class: "hint" }, "Letters of transforms cannot be replayed: append the corrected message, then purge.")
-          : button("Replay this", { name: "replay", onclick: () => this.#confirmReplay([letter.id]) }),
-        button("Purge this", { name: "remove", kind: "danger-quiet", onclick: () => this.#confirmPurge([letter.id]) }),
+          ? h(
+              "p",
+              { class: "hint" },
+              "Letters of transforms cannot be replayed: append the corrected message, then purge.",
+            )
+          : button("Replay this", {
+              name: "replay",
+              onclick: () => this.#confirmReplay([letter.id]),
+            }),
+        button("Purge this", {
+          name: "remove",
+          kind: "danger-quiet",
+          onclick: () => this.#confirmPurge([letter.id]),
+        }),
       ),
     );
   }
 
   #selection(ids) {
-    const chosen = ids ?? (this.chosen.size ? [...this.chosen] : null);
-    const where = this.stream ? ` of ${this.stream}${this.identifier ? `, ${this.identifier}` : ""}` : " of all streams";
+    const filtered = this.filter.value ? this.#shown().map((letter) => letter.id) : null;
+    const chosen = ids ?? (this.chosen.size ? [...this.chosen] : filtered);
+    const where = this.stream
+      ? ` of ${this.stream}${this.identifier ? `, ${this.identifier}` : ""}`
+      : " of all streams";
     const what = chosen ? plural(chosen.length, "dead letter") : `All dead letters${where}`;
-    const body = chosen ? { stream: null, export: null, ids: chosen } : { stream: this.stream, export: this.identifier, ids: null };
+    const body = chosen
+      ? { stream: null, export: null, ids: chosen }
+      : { stream: this.stream, export: this.identifier, ids: null };
     return { body, what };
   }
 

@@ -17,7 +17,13 @@ export function show(page, { ondone }) {
     { class: "card sign-in" },
     h("img", { src: "/static/logo.svg", alt: "", width: 40, height: 40 }),
     h("h1", { tabindex: "-1" }, "Sign in"),
-    h("p", { class: "muted" }, "This server asks for a token: one of its setting ", h("code", {}, "tokens"), "."),
+    h(
+      "p",
+      { class: "muted" },
+      "This server asks for a token: one of its setting ",
+      h("code", {}, "tokens"),
+      ".",
+    ),
     field("Token", token),
     trouble,
     submit,
@@ -38,7 +44,9 @@ export function show(page, { ondone }) {
 
 async function problemWith(token) {
   try {
-    return (await signIn(token)) ? "" : "This token is not one of the server's. Look at its setting tokens.";
+    return (await signIn(token))
+      ? ""
+      : "This token is not one of the server's. Look at its setting tokens.";
   } catch (error) {
     return error.message;
   }

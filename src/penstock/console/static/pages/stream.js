@@ -2,7 +2,18 @@
 
 import { deleteStream, getStream } from "../api.js";
 import { h, setShown, setText } from "../dom.js";
-import { bytes, byteRate, count, duration, exactDuration, exactTime, NOTHING, percent, rate, shortCount } from "../format.js";
+import {
+  bytes,
+  byteRate,
+  count,
+  duration,
+  exactDuration,
+  exactTime,
+  NOTHING,
+  percent,
+  rate,
+  shortCount,
+} from "../format.js";
 import { live } from "../live.js";
 import { button, card, facts, fillBar, linkButton, pageHead, tiles } from "../parts/controls.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -17,13 +28,24 @@ export const title = "Stream";
 
 /** Fill the page for the stream of that name. */
 export function show(page, { name, signal }) {
-  const figures = tiles({ size: "Size", messages: "Messages", appended: "Appended", oldest: "Oldest", newest: "Newest" });
+  const figures = tiles({
+    size: "Size",
+    messages: "Messages",
+    appended: "Appended",
+    oldest: "Oldest",
+    newest: "Newest",
+  });
   const bar = fillBar();
   figures.size.element.append(bar.element);
   const definition = definitionCard();
   const plot = appendPlot(name, 200);
   const exports = exportCards(name);
-  const gone = h("p", { class: "empty" }, "There is no stream of this name. ", h("a", { href: "#/streams" }, "All streams"));
+  const gone = h(
+    "p",
+    { class: "empty" },
+    "There is no stream of this name. ",
+    h("a", { href: "#/streams" }, "All streams"),
+  );
   const content = h(
     "div",
     { class: "page-scroll" },
@@ -31,7 +53,14 @@ export function show(page, { name, signal }) {
     h("div", { class: "columns" }, card("Messages per second", plot.element), definition.element),
     exports.element,
   );
-  page.append(pageHead(name, { beside: [h("a", { class: "back", href: "#/streams" }, "All streams")], actions: actions(name) }), gone, content);
+  page.append(
+    pageHead(name, {
+      beside: [h("a", { class: "back", href: "#/streams" }, "All streams")],
+      actions: actions(name),
+    }),
+    gone,
+    content,
+  );
   live.watch(() => {
     const row = live.streams.get(name);
     setShown(gone, !row);
@@ -63,7 +92,9 @@ async function edit(name) {
 
 function confirmDelete(name) {
   const row = live.streams.get(name);
-  const held = row ? `Its ${count(Math.max(0, messageCount(row)))} messages (${bytes(row.totalBytes)}), its exports and their positions` : "All it holds";
+  const held = row
+    ? `Its ${count(Math.max(0, messageCount(row)))} messages (${bytes(row.totalBytes)}), its exports and their positions`
+    : "All it holds";
   confirmAction({
     title: `Delete ${name}?`,
     text: `${held} will be gone for good. Dead letters of it stay until they are purged.`,
@@ -81,8 +112,13 @@ function setFigures(figures, bar, row) {
   const share = row.totalBytes / row.maxSize;
   const isEmpty = messageCount(row) <= 0;
   figures.size.set(bytes(row.totalBytes));
-  bar.set(share, `${percent(share)} of ${bytes(row.maxSize)}`);
-  figures.messages.set(count(Math.max(0, messageCount(row))), `${shortCount(row.appendedMessages)} since the start`);
+  bar.set(share, `${percent(share)} of ${bytes(row.maxSize)}`, {
+    isTrouble: row.strategyOnFull === 0,
+  });
+  figures.messages.set(
+    count(Math.max(0, messageCount(row))),
+    `${shortCount(row.appendedMessages)} since the start`,
+  );
   figures.appended.set(rate(row.messagesPerSecond), byteRate(row.bytesPerSecond));
   end(figures.oldest, isEmpty, row.oldestSequenceNumber, row.oldestTime);
   end(figures.newest, isEmpty, row.newestSequenceNumber, row.newestTime);
@@ -140,5 +176,14 @@ function exportCards(name) {
     }
     setText(none, views.length ? "" : "It has no exports. Edit the stream to add one.");
   };
-  return { element: h("section", { "aria-label": "Exports" }, h("h2", { class: "section-title" }, "Exports"), none, list), set };
+  return {
+    element: h(
+      "section",
+      { "aria-label": "Exports" },
+      h("h2", { class: "section-title" }, "Exports"),
+      none,
+      list,
+    ),
+    set,
+  };
 }

@@ -1,6 +1,18 @@
 // All streams.
 
-import { bytes, byteRate, count, duration, exactDuration, exactTime, NOTHING, percent, rate, shortCount, utc } from "../format.js";
+import {
+  bytes,
+  byteRate,
+  count,
+  duration,
+  exactDuration,
+  exactTime,
+  NOTHING,
+  percent,
+  rate,
+  shortCount,
+  utc,
+} from "../format.js";
 import { live } from "../live.js";
 import { isTrouble } from "../parts/badge.js";
 import { linkedLines, twoLines } from "../parts/cells.js";
@@ -18,7 +30,10 @@ export function show(page, { signal }) {
     kind: "primary",
     "aria-keyshortcuts": "n",
     "data-create": "",
-    onclick: () => openCreateForm((name) => { location.hash = streamAddress(name); }),
+    onclick: () =>
+      openCreateForm((name) => {
+        location.hash = streamAddress(name);
+      }),
   });
   const figures = tiles({
     streams: "Streams",
@@ -45,7 +60,10 @@ function streamsWithExports() {
   for (const { streamName, exportIdentifier } of live.exports.values()) {
     identifiers.set(streamName, [...(identifiers.get(streamName) ?? []), exportIdentifier]);
   }
-  return [...live.streams.values()].map((row) => ({ ...row, exports: identifiers.get(row.name) ?? [] }));
+  return [...live.streams.values()].map((row) => ({
+    ...row,
+    exports: identifiers.get(row.name) ?? [],
+  }));
 }
 
 function setFigures(figures) {
@@ -56,10 +74,24 @@ function setFigures(figures) {
   const { server } = live;
   const free = server.diskFreeBytes / server.diskTotalBytes;
   figures.streams.set(count(streams.length), `${shortCount(sum(streams, messageCount))} messages`);
-  figures.stored.set(bytes(sum(streams, (row) => row.totalBytes)), `of ${bytes(sum(streams, (row) => row.maxSize))} allowed`);
-  figures.appended.set(rate(sum(streams, (row) => row.messagesPerSecond)), byteRate(sum(streams, (row) => row.bytesPerSecond)));
-  figures.exports.set(count(exports.length), troubled ? `${troubled} in trouble` : "none in trouble", troubled ? "warn" : null);
-  figures.disk.set(bytes(server.diskFreeBytes), `free, ${percent(free)} of ${bytes(server.diskTotalBytes)}`, free < 0.05 ? "bad" : null);
+  figures.stored.set(
+    bytes(sum(streams, (row) => row.totalBytes)),
+    `of ${bytes(sum(streams, (row) => row.maxSize))} allowed`,
+  );
+  figures.appended.set(
+    rate(sum(streams, (row) => row.messagesPerSecond)),
+    byteRate(sum(streams, (row) => row.bytesPerSecond)),
+  );
+  figures.exports.set(
+    count(exports.length),
+    troubled ? `${troubled} in trouble` : "none in trouble",
+    troubled ? "warn" : null,
+  );
+  figures.disk.set(
+    bytes(server.diskFreeBytes),
+    `free, ${percent(free)} of ${bytes(server.diskTotalBytes)}`,
+    free < 0.05 ? "bad" : null,
+  );
 }
 
 /** How many messages a stream holds. */
@@ -88,13 +120,67 @@ function streamTable() {
     sort: ["name", 1],
     emptyText: "There is no stream yet. Create one here, or with any stream manager client.",
     columns: [
-      { id: "name", title: "Stream", value: (row) => row.name, create: linkedLines((row) => row.name, (row) => streamAddress(row.name), exportsOf), least: 150 },
-      { id: "size", title: "Size", value: (row) => row.totalBytes / row.maxSize, create: sizeCell, least: 170 },
-      { id: "rate", title: "Rate", value: (row) => row.messagesPerSecond, create: twoLines((row) => rate(row.messagesPerSecond), (row) => byteRate(row.bytesPerSecond)), isNumber: true, width: 90 },
-      { id: "count", title: "Messages", value: messageCount, text: (row) => count(messageCount(row)), isNumber: true, width: 104 },
-      { id: "oldest", title: "Oldest", value: (row) => row.oldestTime, create: endCell("oldestSequenceNumber", "oldestTime"), isNumber: true, isExtra: true, width: 96 },
-      { id: "newest", title: "Newest", value: (row) => row.newestTime, create: endCell("newestSequenceNumber", "newestTime"), isNumber: true, width: 96 },
-      { id: "retention", title: "When full, kept", value: retention, create: twoLines(retention, keeping), width: 136 },
+      {
+        id: "name",
+        title: "Stream",
+        value: (row) => row.name,
+        create: linkedLines(
+          (row) => row.name,
+          (row) => streamAddress(row.name),
+          exportsOf,
+        ),
+        least: 150,
+      },
+      {
+        id: "size",
+        title: "Size",
+        value: (row) => row.totalBytes / row.maxSize,
+        create: sizeCell,
+        least: 170,
+      },
+      {
+        id: "rate",
+        title: "Rate",
+        value: (row) => row.messagesPerSecond,
+        create: twoLines(
+          (row) => rate(row.messagesPerSecond),
+          (row) => byteRate(row.bytesPerSecond),
+        ),
+        isNumber: true,
+        width: 90,
+      },
+      {
+        id: "count",
+        title: "Messages",
+        value: messageCount,
+        text: (row) => count(messageCount(row)),
+        isNumber: true,
+        width: 104,
+      },
+      {
+        id: "oldest",
+        title: "Oldest",
+        value: (row) => row.oldestTime,
+        create: endCell("oldestSequenceNumber", "oldestTime"),
+        isNumber: true,
+        isExtra: true,
+        width: 96,
+      },
+      {
+        id: "newest",
+        title: "Newest",
+        value: (row) => row.newestTime,
+        create: endCell("newestSequenceNumber", "newestTime"),
+        isNumber: true,
+        width: 96,
+      },
+      {
+        id: "retention",
+        title: "When full, kept",
+        value: retention,
+        create: twoLines(retention, keeping),
+        width: 136,
+      },
     ],
   });
 }
@@ -109,7 +195,11 @@ function sizeCell(cell) {
   cell.append(bar.element);
   return (row) => {
     const share = row.totalBytes / row.maxSize;
-    bar.set(share, `${bytes(row.totalBytes)} of ${bytes(row.maxSize)}`, `${percent(share)} of ${count(row.maxSize)} bytes`);
+    const title = `${percent(share)} of ${count(row.maxSize)} bytes`;
+    bar.set(share, `${bytes(row.totalBytes)} of ${bytes(row.maxSize)}`, {
+      title,
+      isTrouble: row.strategyOnFull === 0,
+    });
   };
 }
 

@@ -28,38 +28,136 @@ function transformTable() {
     name: "Transforms",
     noun: "transform",
     keyOf: (view) => view.name,
-    searched: (view) => `${view.name} ${view.source} ${view.target} ${view.state} ${view.lastError ?? ""}`,
+    searched: (view) =>
+      `${view.name} ${view.source} ${view.target} ${view.state} ${view.lastError ?? ""}`,
     sort: ["name", 1],
-    emptyText: "The server has no transforms. They are declared in its penstock.toml and read when it starts.",
+    emptyText:
+      "The server has no transforms. They are declared in its penstock.toml and read when it starts.",
     columns: [
-      { id: "name", title: "Transform", value: (view) => view.name, create: twoLines((view) => view.name, (view) => `generation ${view.generation}`), least: 120 },
-      { id: "source", title: "From, to", value: (view) => view.source, create: linkedLines((view) => view.source, (view) => streamAddress(view.source), (view) => view.target), least: 150 },
-      { id: "state", title: "State", value: (view) => urgency(view.state), create: stateCell, width: 132 },
-      { id: "lag", title: "Lag", value: (view) => view.lagMessages, text: lag, isNumber: true, width: 70 },
-      { id: "in", title: "Rows in", value: (view) => view.rowsIn, create: twoLines((view) => shortCount(view.rowsIn), (view) => rate(view.rowsInPerSecond)), isNumber: true, width: 84 },
-      { id: "out", title: "Rows out", value: (view) => view.rowsOut, create: twoLines((view) => shortCount(view.rowsOut), (view) => rate(view.rowsOutPerSecond)), isNumber: true, width: 90 },
-      { id: "batch", title: "Batch", value: (view) => view.batchMillis, text: (view) => `${count(view.batchMillis)} ms`, isNumber: true, isExtra: true, width: 84 },
-      { id: "letters", title: "Dead", value: (view) => view.deadLetters, create: lettersCell((view) => [view.source, `transform ${view.name}`]), isNumber: true, width: 62 },
-      { id: "error", title: "Next try, error", value: (view) => view.lastError ?? "", create: noteCell((view) => nextTry(view) || "details", (view) => view.lastError ?? "", showDetails), least: 116 },
+      {
+        id: "name",
+        title: "Transform",
+        value: (view) => view.name,
+        create: twoLines(
+          (view) => view.name,
+          (view) => `generation ${view.generation}`,
+        ),
+        least: 120,
+      },
+      {
+        id: "source",
+        title: "From, to",
+        value: (view) => view.source,
+        create: linkedLines(
+          (view) => view.source,
+          (view) => streamAddress(view.source),
+          (view) => view.target,
+        ),
+        least: 150,
+      },
+      {
+        id: "state",
+        title: "State",
+        value: (view) => urgency(view.state),
+        create: stateCell,
+        width: 132,
+      },
+      {
+        id: "lag",
+        title: "Lag",
+        value: (view) => view.lagMessages,
+        text: lag,
+        isNumber: true,
+        width: 70,
+      },
+      {
+        id: "in",
+        title: "Rows in",
+        value: (view) => view.rowsIn,
+        create: twoLines(
+          (view) => shortCount(view.rowsIn),
+          (view) => rate(view.rowsInPerSecond),
+        ),
+        isNumber: true,
+        width: 84,
+      },
+      {
+        id: "out",
+        title: "Rows out",
+        value: (view) => view.rowsOut,
+        create: twoLines(
+          (view) => shortCount(view.rowsOut),
+          (view) => rate(view.rowsOutPerSecond),
+        ),
+        isNumber: true,
+        width: 90,
+      },
+      {
+        id: "batch",
+        title: "Batch",
+        value: (view) => view.batchMillis,
+        text: (view) => `${count(view.batchMillis)} ms`,
+        isNumber: true,
+        isExtra: true,
+        width: 84,
+      },
+      {
+        id: "letters",
+        title: "Dead",
+        value: (view) => view.deadLetters,
+        create: lettersCell((view) => [view.source, `transform ${view.name}`]),
+        isNumber: true,
+        width: 62,
+      },
+      {
+        id: "error",
+        title: "Next try, error",
+        value: (view) => view.lastError ?? "",
+        create: noteCell(
+          (view) => nextTry(view) || "details",
+          (view) => view.lastError ?? "",
+          showDetails,
+        ),
+        least: 116,
+      },
       { id: "reset", title: "Reset", isUnseen: true, create: resetCell, width: 52 },
     ],
   });
 }
 
 function lag(view) {
-  return view.lagMessages === null || view.lagMessages === undefined ? NOTHING : shortCount(view.lagMessages);
+  return view.lagMessages === null || view.lagMessages === undefined
+    ? NOTHING
+    : shortCount(view.lagMessages);
 }
 
 function showDetails(view) {
-  const list = facts({ generation: "Generation", next: "Next number", lost: "Lost before they could be read", tries: "Failed tries", retry: "Next try" });
+  const list = facts({
+    generation: "Generation",
+    next: "Next number",
+    lost: "Lost before they could be read",
+    tries: "Failed tries",
+    retry: "Next try",
+  });
   list.set({
     generation: count(view.generation),
     next: count(view.nextSequenceNumber),
     lost: plural(view.lostMessages, "message"),
     tries: count(view.tries),
-    retry: view.nextRetryTime ? `${exactTime(view.nextRetryTime)}, in ${duration(view.nextRetryTime - live.now())}` : NOTHING,
+    retry: view.nextRetryTime
+      ? `${exactTime(view.nextRetryTime)}, in ${duration(view.nextRetryTime - live.now())}`
+      : NOTHING,
   });
-  showText(`Transform ${view.name}`, view.lastError || "No error is known.", list.element, h("div", { class: "dialog-actions" }, button("Reset", { name: "replay", kind: "danger-quiet", onclick: () => confirmReset(view) })));
+  showText(
+    `Transform ${view.name}`,
+    view.lastError || "No error is known.",
+    list.element,
+    h(
+      "div",
+      { class: "dialog-actions" },
+      button("Reset", { name: "replay", kind: "danger-quiet", onclick: () => confirmReset(view) }),
+    ),
+  );
 }
 
 function resetCell(cell) {
@@ -74,7 +172,10 @@ function resetCell(cell) {
 }
 
 function confirmReset(view) {
-  const start = select({ earliest: "the earliest message", latest: "the next message that comes" }, "earliest");
+  const start = select(
+    { earliest: "the earliest message", latest: "the next message that comes" },
+    "earliest",
+  );
   confirmAction({
     title: `Begin ${view.name} again?`,
     text: "It gets a new checkpoint. What it has written stays: from earlier messages it will write again.",

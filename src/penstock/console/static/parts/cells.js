@@ -51,7 +51,11 @@ export function lettersCell(placeOf) {
       const [stream, identifier] = placeOf(view);
       setText(link, count(view.deadLetters));
       setAttribute(link, "href", lettersAddress(stream, identifier));
-      setAttribute(link, "aria-label", `${plural(view.deadLetters, "dead letter")} of ${stream}, ${identifier}`);
+      setAttribute(
+        link,
+        "aria-label",
+        `${plural(view.deadLetters, "dead letter")} of ${stream}, ${identifier}`,
+      );
     };
   };
 }
@@ -61,14 +65,20 @@ export function noteCell(first, second, open) {
   return (cell) => {
     let view;
     const [top, bottom] = [h("span", { class: "line-1" }), h("span", { class: "line-2" })];
-    const more = h("button", { type: "button", class: "note-button", onclick: () => open(view) }, top, bottom);
+    const more = h(
+      "button",
+      { type: "button", class: "note-button", onclick: () => open(view) },
+      top,
+      bottom,
+    );
     return (next) => {
       view = next;
       setText(top, first(view));
       setText(bottom, second(view));
       const isNeeded = Boolean(first(view) || second(view));
       setAttribute(more, "title", `${second(view)}\nClick to see all of it`);
-      if (isNeeded !== Boolean(more.parentElement)) cell.replaceChildren(...(isNeeded ? [more] : []));
+      if (isNeeded !== Boolean(more.parentElement))
+        cell.replaceChildren(...(isNeeded ? [more] : []));
     };
   };
 }

@@ -6,12 +6,22 @@ import { icon } from "./icons.js";
 /** A button with a drawing and a text. */
 export function button(text, { name = null, kind = "", onclick, ...attributes } = {}) {
   const content = [name && icon(name), h("span", {}, text)];
-  return h("button", { type: "button", class: `button ${kind}`, onclick, ...attributes }, ...content);
+  return h(
+    "button",
+    { type: "button", class: `button ${kind}`, onclick, ...attributes },
+    ...content,
+  );
 }
 
 /** A button that is only a drawing; its label is for hovering and for screen readers. */
 export function iconButton(name, label, onclick) {
-  const element = h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick });
+  const element = h("button", {
+    type: "button",
+    class: "icon-button",
+    "aria-label": label,
+    title: label,
+    onclick,
+  });
   element.append(icon(name));
   return element;
 }
@@ -26,7 +36,12 @@ export function setIcon(element, name, label) {
 
 /** A link that looks like a button. */
 export function linkButton(text, href, { name = null, kind = "", ...attributes } = {}) {
-  return h("a", { class: `button ${kind}`, href, ...attributes }, name && icon(name), h("span", {}, text));
+  return h(
+    "a",
+    { class: `button ${kind}`, href, ...attributes },
+    name && icon(name),
+    h("span", {}, text),
+  );
 }
 
 /** A figure with its label: set(value, note, tone). */
@@ -46,22 +61,33 @@ export function tile(label) {
 
 /** Tiles in a row, by name. */
 export function tiles(labels) {
-  const made = Object.fromEntries(Object.entries(labels).map(([name, label]) => [name, tile(label)]));
+  const made = Object.fromEntries(
+    Object.entries(labels).map(([name, label]) => [name, tile(label)]),
+  );
   const element = h("dl", { class: "tiles" }, ...Object.values(made).map((each) => each.element));
   return { element, ...made };
 }
 
-/** How full something is: a bar with its text. */
+/** How full something is: a bar with its text; `isTrouble` if it must not become full. */
 export function fillBar() {
   const fill = h("span", { class: "bar-fill" });
   const text = h("span", { class: "bar-text" });
-  const element = h("span", { class: "bar" }, h("span", { class: "bar-track", "aria-hidden": "true" }, fill), text);
+  const element = h(
+    "span",
+    { class: "bar" },
+    h("span", { class: "bar-track", "aria-hidden": "true" }, fill),
+    text,
+  );
   return {
     element,
-    set(share, label, title = null) {
+    set(share, label, { title = null, isTrouble = false } = {}) {
       const width = `${Math.min(100, Math.max(0, share * 100)).toFixed(1)}%`;
       if (fill.style.width !== width) fill.style.width = width;
-      setAttribute(element, "data-tone", share >= 0.98 ? "bad" : share >= 0.85 ? "warn" : null);
+      setAttribute(
+        element,
+        "data-tone",
+        !isTrouble || share < 0.85 ? null : share < 0.98 ? "warn" : "bad",
+      );
       setText(text, label);
       setAttribute(element, "title", title);
     },

@@ -9,7 +9,12 @@ export function openDialog(title, content, { kind = "", onclose = () => {} } = {
   const dialog = h("dialog", { class: `dialog ${kind}`, "aria-labelledby": titleId });
   const close = () => dialog.close();
   dialog.append(
-    h("div", { class: "dialog-head" }, h("h2", { id: titleId }, title), iconButton("close", "Close", close)),
+    h(
+      "div",
+      { class: "dialog-head" },
+      h("h2", { id: titleId }, title),
+      iconButton("close", "Close", close),
+    ),
     h("div", { class: "dialog-body" }, content),
   );
   dialog.addEventListener("close", () => {
@@ -25,7 +30,15 @@ export function openDialog(title, content, { kind = "", onclose = () => {} } = {
  * Ask before something that cannot be undone, then do it. An error is shown in the dialog, which
  * stays open. With `typed`, that text must be entered first.
  */
-export function confirmAction({ title, text, action, label, typed = null, extra = null, isDanger = true }) {
+export function confirmAction({
+  title,
+  text,
+  action,
+  label,
+  typed = null,
+  extra = null,
+  isDanger = true,
+}) {
   const trouble = h("p", { class: "form-error", role: "alert", hidden: true });
   const confirm = button(label, { kind: isDanger ? "danger" : "primary", type: "submit" });
   const cancel = button("Cancel", { onclick: () => dialog.close() });
@@ -75,5 +88,10 @@ function typedEntry(typed, confirm) {
   input.addEventListener("input", () => {
     confirm.disabled = input.value !== typed;
   });
-  return h("div", { class: "field" }, h("label", { for: id }, "Type ", h("strong", {}, typed), " to confirm"), input);
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: id }, "Type ", h("strong", {}, typed), " to confirm"),
+    input,
+  );
 }

@@ -53,7 +53,13 @@ function note(view) {
 
 /** The last error in full, with all that is known about it. */
 export function showError(view) {
-  const lines = facts({ tries: "Failed tries since the last success", last: "Last attempt", next: "Next try", lost: "Lost", refused: "Refused" });
+  const lines = facts({
+    tries: "Failed tries since the last success",
+    last: "Last attempt",
+    next: "Next try",
+    lost: "Lost",
+    refused: "Refused",
+  });
   lines.set({
     tries: count(view.tries),
     last: exactTime(view.lastAttemptTime),
@@ -61,7 +67,11 @@ export function showError(view) {
     lost: plural(view.lostMessages, "message"),
     refused: plural(view.refusedMessages, "message"),
   });
-  showText(`${view.streamName}, export ${view.exportIdentifier}`, view.lastError || "No error is known.", lines.element);
+  showText(
+    `${view.streamName}, export ${view.exportIdentifier}`,
+    view.lastError || "No error is known.",
+    lines.element,
+  );
 }
 
 /** Pause or resume, whichever applies. */
@@ -82,12 +92,28 @@ export function exportCard(first) {
   const pause = button("Pause", { name: "pause", onclick: () => togglePause(view) });
   const details = button("Details", { kind: "quiet", onclick: () => showError(view) });
   const error = h("p", { class: "error-text" });
-  const list = facts({ lag: "Lag", size: "Lag in bytes", age: "Age of the oldest", rate: "Sends", sent: "Delivered", letters: "Dead letters" });
+  const list = facts({
+    lag: "Lag",
+    size: "Lag in bytes",
+    age: "Age of the oldest",
+    rate: "Sends",
+    sent: "Delivered",
+    letters: "Dead letters",
+  });
   const letters = h("a", { href: lettersAddress(first.streamName, first.exportIdentifier) });
   list.cells.letters.append(letters);
   const plot = lagPlot(first.streamName, first.exportIdentifier, 200);
   const to = h("span", { class: "muted" });
-  const head = h("div", { class: "export-head" }, h("h3", {}, first.exportIdentifier), mark.element, to, h("span", { class: "spring" }), details, pause);
+  const head = h(
+    "div",
+    { class: "export-head" },
+    h("h3", {}, first.exportIdentifier),
+    mark.element,
+    to,
+    h("span", { class: "spring" }),
+    details,
+    pause,
+  );
   const set = (next) => {
     view = next;
     mark.set(view.state);

@@ -20,14 +20,26 @@ export function field(label, input, hint = null) {
 
 /** Text. */
 export function textField({ label, hint, value = "", ...attributes }) {
-  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", ...attributes });
+  const input = h("input", {
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    ...attributes,
+  });
   input.value = value ?? "";
   return { element: field(label, input, hint), input, read: () => input.value.trim() || undefined };
 }
 
 /** A whole number; too large ones for JavaScript are kept as they were written. */
 export function numberField({ label, hint, value, least, most, ...attributes }) {
-  const input = h("input", { type: "number", step: "1", min: least, max: most, inputmode: "numeric", ...attributes });
+  const input = h("input", {
+    type: "number",
+    step: "1",
+    min: least,
+    max: most,
+    inputmode: "numeric",
+    ...attributes,
+  });
   input.value = value ?? "";
   return { element: field(label, input, hint), input, read: () => whole(input.value) };
 }
@@ -45,7 +57,11 @@ export function durationField(options) {
 /** One of several values. */
 export function choiceField({ label, hint, value, options, isNumber = true }) {
   const input = select(options, value);
-  return { element: field(label, input, hint), input, read: () => (isNumber ? Number(input.value) : input.value) };
+  return {
+    element: field(label, input, hint),
+    input,
+    read: () => (isNumber ? Number(input.value) : input.value),
+  };
 }
 
 /** Yes or no. */
@@ -55,19 +71,29 @@ export function checkField({ label, hint, value = false }) {
   input.checked = value;
   const hintElement = hint && h("p", { class: "hint", id: `${id}-hint` }, hint);
   if (hint) input.setAttribute("aria-describedby", `${id}-hint`);
-  const element = h("div", { class: "field check" }, input, h("label", { for: id }, label), hintElement);
+  const element = h(
+    "div",
+    { class: "field check" },
+    input,
+    h("label", { for: id }, label),
+    hintElement,
+  );
   return { element, input, read: () => input.checked };
 }
 
 function unitField({ label, hint, value, required = false }, units, defaultUnit) {
-  const factors = Object.keys(units).map(Number).sort((a, b) => b - a);
+  const factors = Object.keys(units)
+    .map(Number)
+    .sort((a, b) => b - a);
   const isEmpty = value === undefined || value === null;
   const factor = isEmpty ? defaultUnit : factors.find((each) => Number(value) % each === 0);
   const input = h("input", { type: "number", min: "0", step: "any", required });
   // A value that JavaScript would round stays as it is unless somebody changes it.
   const shown = isEmpty ? "" : typeof value === "bigint" ? String(value) : String(value / factor);
   input.value = shown;
-  const unit = select(units, typeof value === "bigint" ? 1 : factor, { "aria-label": `${label}, unit` });
+  const unit = select(units, typeof value === "bigint" ? 1 : factor, {
+    "aria-label": `${label}, unit`,
+  });
   const firstUnit = unit.value;
   const read = () => {
     if (input.value === "") return undefined;

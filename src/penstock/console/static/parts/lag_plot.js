@@ -29,7 +29,12 @@ export function lagPlot(stream, identifier, height) {
   });
   const choose = (name) => plot.setLines(titled(VIEWS[name]), VIEWS[name][1], VIEWS[name][2]);
   const options = { messages: "Messages", bytes: "Bytes", rates: "Rates" };
-  const element = h("div", { class: "lag-plot" }, choice("What the plot shows", options, "messages", choose), plot.element);
+  const element = h(
+    "div",
+    { class: "lag-plot" },
+    choice("What the plot shows", options, "messages", choose),
+    plot.element,
+  );
   return { element, draw: () => plot.draw() };
 }
 

@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { bytes as shownBytes, plural } from "../format.js";
 import { choice } from "./controls.js";
 
-const HEX_WIDTH = 16;
+const HEX_WIDTH = 8; // what fits beside a list
 const LETTERS = new TextDecoder("utf-8", { fatal: true });
 const LETTERS_WITH_GAPS = new TextDecoder("utf-8");
 
@@ -15,7 +15,9 @@ export function decoded(base64) {
 
 /** The first letters of a payload, for a row of a table. */
 export function preview(payload, lengthMax = 160) {
-  return LETTERS_WITH_GAPS.decode(payload.subarray(0, lengthMax * 4)).slice(0, lengthMax).replace(/[\u0000-\u001f\u007f]+/g, " ");
+  return LETTERS_WITH_GAPS.decode(payload.subarray(0, lengthMax * 4))
+    .slice(0, lengthMax)
+    .replace(/[\u0000-\u001f\u007f]+/g, " ");
 }
 
 /** A payload with the choice of its forms; {payload, size, isCut} and what belongs beneath. */
@@ -34,7 +36,9 @@ export function payloadView({ payload, size, isCut }, ...more) {
     block.textContent = forms[form]();
   };
   show(chosen);
-  const note = isCut ? `the first ${shownBytes(payload.length)} of ${shownBytes(size)}` : plural(size, "byte");
+  const note = isCut
+    ? `the first ${shownBytes(payload.length)} of ${shownBytes(size)}`
+    : plural(size, "byte");
   return h(
     "div",
     { class: "payload-view" },
@@ -90,8 +94,12 @@ export function hexOf(payload) {
   for (let offset = 0; offset < payload.length; offset += HEX_WIDTH) {
     const part = [...payload.subarray(offset, offset + HEX_WIDTH)];
     const digits = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const letters = part.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    lines.push(`${offset.toString(16).padStart(6, "0")}  ${digits.padEnd(HEX_WIDTH * 3 - 1)}  ${letters}`);
+    const letters = part
+      .map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "."))
+      .join("");
+    lines.push(
+      `${offset.toString(16).padStart(6, "0")}  ${digits.padEnd(HEX_WIDTH * 3 - 1)}  ${letters}`,
+    );
   }
   return lines.join("\n") || "(no bytes)";
 }

@@ -18,7 +18,12 @@ export class Plot {
     Object.assign(this, { title, height, historyOf, lines, shown, pointed: null });
     this.drawing = svg("g");
     this.marker = svg("g", { class: "plot-marker" });
-    this.canvas = svg("svg", { class: "plot", role: "img", tabindex: "0" }, this.drawing, this.marker);
+    this.canvas = svg(
+      "svg",
+      { class: "plot", role: "img", tabindex: "0" },
+      this.drawing,
+      this.marker,
+    );
     this.canvas.style.height = `${height}px`;
     this.readout = h("p", { class: "plot-readout" });
     this.legend = h("ul", { class: "plot-legend", "aria-hidden": "true" });
@@ -50,12 +55,22 @@ export class Plot {
     const largest = values.reduce((most, each) => maximum(each, from, most), 0);
     const scale = niceScale(largest);
     this.frame = {
-      history, values, width, begin, now,
+      history,
+      values,
+      width,
+      begin,
+      now,
       x: (time) => MARGIN.left + ((time - begin) / SPAN_MS) * (width - MARGIN.left - MARGIN.right),
-      y: (value) => this.height - MARGIN.bottom - (value / scale.top) * (this.height - MARGIN.top - MARGIN.bottom),
+      y: (value) =>
+        this.height -
+        MARGIN.bottom -
+        (value / scale.top) * (this.height - MARGIN.top - MARGIN.bottom),
     };
     setAttribute(this.canvas, "viewBox", `0 0 ${width} ${this.height}`);
-    this.drawing.replaceChildren(...this.#axes(scale), ...values.map((each, index) => this.#line(each, from, index)));
+    this.drawing.replaceChildren(
+      ...this.#axes(scale),
+      ...values.map((each, index) => this.#line(each, from, index)),
+    );
     this.#describe(largest);
     this.#mark();
     if (this.table.element.open) this.#fillTable();
@@ -66,8 +81,18 @@ export class Plot {
     const parts = [];
     for (const value of scale.ticks) {
       parts.push(
-        svg("line", { class: "plot-grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }),
-        svg("text", { class: "plot-label", x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, this.shown(value)),
+        svg("line", {
+          class: "plot-grid",
+          x1: MARGIN.left,
+          x2: width - MARGIN.right,
+          y1: y(value),
+          y2: y(value),
+        }),
+        svg(
+          "text",
+          { class: "plot-label", x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" },
+          this.shown(value),
+        ),
       );
     }
     const stepMinutes = width < 420 ? 5 : 3;
@@ -76,8 +101,18 @@ export class Plot {
       const at = x(time);
       if (at > width - MARGIN.right - 18 || at < MARGIN.left + 10) continue;
       parts.push(
-        svg("text", { class: "plot-label", x: at, y: this.height - 8, "text-anchor": "middle" }, clock(time).slice(0, 5)),
-        svg("line", { class: "plot-tick", x1: at, x2: at, y1: this.height - MARGIN.bottom, y2: this.height - MARGIN.bottom + 4 }),
+        svg(
+          "text",
+          { class: "plot-label", x: at, y: this.height - 8, "text-anchor": "middle" },
+          clock(time).slice(0, 5),
+        ),
+        svg("line", {
+          class: "plot-tick",
+          x1: at,
+          x2: at,
+          y1: this.height - MARGIN.bottom,
+          y2: this.height - MARGIN.bottom + 4,
+        }),
       );
     }
     return parts;
@@ -88,22 +123,40 @@ export class Plot {
     const points = [];
     for (let at = from; at < values.length; at += 1) {
       if (values[at] === null || values[at] === undefined) continue;
-      points.push(`${x(Math.max(begin, history.times[at])).toFixed(1)} ${y(values[at]).toFixed(1)}`);
+      points.push(
+        `${x(Math.max(begin, history.times[at])).toFixed(1)} ${y(values[at]).toFixed(1)}`,
+      );
     }
     if (!points.length) return svg("g");
     const bottom = this.height - MARGIN.bottom;
     const [left, right] = [points[0].split(" ")[0], points.at(-1).split(" ")[0]];
-    const area = index === 0 && svg("path", { class: "plot-area", d: `M${left} ${bottom}L${points.join("L")}L${right} ${bottom}Z` });
-    return svg("g", { class: `plot-series series-${index}` }, area || null, svg("path", { class: "plot-line", d: `M${points.join("L")}` }));
+    const area =
+      index === 0 &&
+      svg("path", {
+        class: "plot-area",
+        d: `M${left} ${bottom}L${points.join("L")}L${right} ${bottom}Z`,
+      });
+    return svg(
+      "g",
+      { class: `plot-series series-${index}` },
+      area || null,
+      svg("path", { class: "plot-line", d: `M${points.join("L")}` }),
+    );
   }
 
   #describe(largest) {
     const { history, values } = this.frame;
-    const newest = this.lines.map((line, index) => `${line.label} ${this.#text(values[index].at(-1))}`).join(", ");
-    const state = history.times.length ? `now ${newest}; at most ${this.shown(largest)} in 15 minutes` : "no values yet";
+    const newest = this.lines
+      .map((line, index) => `${line.label} ${this.#text(values[index].at(-1))}`)
+      .join(", ");
+    const state = history.times.length
+      ? `now ${newest}; at most ${this.shown(largest)} in 15 minutes`
+      : "no values yet";
     setAttribute(this.canvas, "aria-label", `${this.title}: ${state}`);
     if (this.pointed === null) {
-      const idle = history.times.length ? `now ${this.#text(values[0].at(-1))} · highest ${this.shown(largest)}` : "";
+      const idle = history.times.length
+        ? `now ${this.#text(values[0].at(-1))} · highest ${this.shown(largest)}`
+        : "";
       setText(this.readout, history.trouble ?? idle);
     }
   }
@@ -114,17 +167,21 @@ export class Plot {
 
   #showLegend() {
     this.legend.replaceChildren(
-      ...this.lines.map((line, index) => h("li", { class: `series-${index}` }, h("span", { class: "swatch" }), line.label)),
+      ...this.lines.map((line, index) =>
+        h("li", { class: `series-${index}` }, h("span", { class: "swatch" }), line.label),
+      ),
     );
   }
 
   #listen() {
     this.canvas.addEventListener("pointermove", (event) => {
       const box = this.canvas.getBoundingClientRect();
-      const share = (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
+      const share =
+        (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
       this.#point(this.frame.begin + share * SPAN_MS);
     });
-    for (const leaving of ["pointerleave", "blur"]) this.canvas.addEventListener(leaving, () => this.#point(null));
+    for (const leaving of ["pointerleave", "blur"])
+      this.canvas.addEventListener(leaving, () => this.#point(null));
     this.canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step || !this.frame) return;
@@ -135,7 +192,8 @@ export class Plot {
   }
 
   #point(time) {
-    this.pointed = time === null ? null : Math.min(this.frame.now, Math.max(this.frame.begin, time));
+    this.pointed =
+      time === null ? null : Math.min(this.frame.now, Math.max(this.frame.begin, time));
     this.#mark();
   }
 
@@ -151,10 +209,14 @@ export class Plot {
     this.marker.append(
       svg("line", { x1: at, x2: at, y1: MARGIN.top, y2: this.height - MARGIN.bottom }),
       ...values.flatMap((each, series) =>
-        each[index] === null ? [] : [svg("circle", { class: `series-${series}`, cx: at, cy: y(each[index]), r: 3.5 })],
+        each[index] === null
+          ? []
+          : [svg("circle", { class: `series-${series}`, cx: at, cy: y(each[index]), r: 3.5 })],
       ),
     );
-    const parts = this.lines.map((line, series) => `${line.label} ${this.#text(values[series][index])}`);
+    const parts = this.lines.map(
+      (line, series) => `${line.label} ${this.#text(values[series][index])}`,
+    );
     setText(this.readout, `${clock(time)} · ${parts.join(" · ")}`);
   }
 
@@ -162,8 +224,19 @@ export class Plot {
     const body = h("tbody");
     const head = h("tr");
     const id = freshId("values");
-    const table = h("table", { class: "plain" }, h("caption", { class: "unseen", id }, this.title), h("thead", {}, head), body);
-    const element = h("details", { class: "plot-table" }, h("summary", {}, "Values as a table"), h("div", { class: "plot-table-scroll" }, table));
+    const table = h(
+      "table",
+      { class: "plain" },
+      h("caption", { class: "unseen", id }, this.title),
+      h("thead", {}, head),
+      body,
+    );
+    const element = h(
+      "details",
+      { class: "plot-table" },
+      h("summary", {}, "Values as a table"),
+      h("div", { class: "plot-table-scroll" }, table),
+    );
     element.addEventListener("toggle", () => element.open && this.#fillTable());
     return { element, head, body };
   }
@@ -192,7 +265,7 @@ function maximum(values, from, most) {
 
 /** Four or so round steps from zero to above the largest value. */
 function niceScale(largest) {
-  const rough = Math.max(largest, 1) / 4;
+  const rough = Math.max(largest, 4) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((each) => each >= rough);
   const stepCount = Math.max(1, Math.ceil(largest / step));

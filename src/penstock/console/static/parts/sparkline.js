@@ -14,7 +14,13 @@ export function sparkline() {
   const line = svg("path", { class: "spark-line" });
   const element = svg(
     "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true" },
+    {
+      class: "spark",
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      width: WIDTH,
+      height: HEIGHT,
+      "aria-hidden": "true",
+    },
     area,
     line,
   );
@@ -25,7 +31,11 @@ export function sparkline() {
       const points = pointsOf(history.times, history.lagMessages, live.now());
       setAttribute(line, "d", points.length ? `M${points.join("L")}` : "");
       const [first] = points[0]?.split(" ") ?? [];
-      setAttribute(area, "d", points.length ? `M${first} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z` : "");
+      setAttribute(
+        area,
+        "d",
+        points.length ? `M${first} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z` : "",
+      );
     },
   };
 }
@@ -36,7 +46,8 @@ function pointsOf(times, values, now) {
   const start = now - SPAN_MS;
   times.forEach((time, index) => {
     const bucket = Math.min(BUCKETS - 1, Math.floor(((time - start) / SPAN_MS) * BUCKETS));
-    if (bucket >= 0 && values[index] !== null) largest[bucket] = Math.max(largest[bucket] ?? 0, values[index]);
+    if (bucket >= 0 && values[index] !== null)
+      largest[bucket] = Math.max(largest[bucket] ?? 0, values[index]);
   });
   const top = Math.max(1, ...largest.filter((value) => value !== null));
   const points = [];
@@ -47,5 +58,6 @@ function pointsOf(times, values, now) {
     const x = ((bucket + 1) / BUCKETS) * WIDTH;
     points.push(`${x.toFixed(1)} ${(HEIGHT - 2 - (last / top) * (HEIGHT - 4)).toFixed(1)}`);
   });
-  return points;
+  // A single point would be no line.
+  return points.length === 1 ? [points[0].replace(/^\S+/, WIDTH - 4), ...points] : points;
 }

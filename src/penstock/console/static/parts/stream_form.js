@@ -9,7 +9,13 @@ import { checkField, choiceField, durationField, sizeField, textField } from "./
 import { say } from "./toast.js";
 
 const MIB = 1024 * 1024;
-const NEW = { maxSize: 256 * MIB, streamSegmentSize: 16 * MIB, strategyOnFull: 1, persistence: 0, flushOnWrite: false };
+const NEW = {
+  maxSize: 256 * MIB,
+  streamSegmentSize: 16 * MIB,
+  strategyOnFull: 1,
+  persistence: 0,
+  flushOnWrite: false,
+};
 
 /** Make a stream; `ondone(name)` afterwards. */
 export function openCreateForm(ondone) {
@@ -42,7 +48,12 @@ function openForm(title, label, before, save) {
     h("h3", {}, "Exports"),
     exports.element,
     trouble,
-    h("div", { class: "dialog-actions" }, button("Cancel", { onclick: () => dialog.close() }), submit),
+    h(
+      "div",
+      { class: "dialog-actions" },
+      button("Cancel", { onclick: () => dialog.close() }),
+      submit,
+    ),
   );
   const read = () => ({
     ...before,
@@ -51,7 +62,12 @@ function openForm(title, label, before, save) {
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    await submitOnce(submit, trouble, () => save(read()), () => dialog.close());
+    await submitOnce(
+      submit,
+      trouble,
+      () => save(read()),
+      () => dialog.close(),
+    );
   });
   const dialog = openDialog(title, form, { kind: "wide" });
   (isNew ? fields.name.input : fields.maxSize.input).focus();
@@ -76,7 +92,12 @@ function definitionFields(before, isNew) {
   persistence.input.disabled = !isNew;
   return {
     name: { ...name, read: () => (isNew ? name.read() : before.name) },
-    maxSize: sizeField({ label: "Largest size", value: before.maxSize, required: true, hint: "At least 1 KiB" }),
+    maxSize: sizeField({
+      label: "Largest size",
+      value: before.maxSize,
+      required: true,
+      hint: "At least 1 KiB",
+    }),
     strategyOnFull: choiceField({
       label: "When full",
       value: before.strategyOnFull,
@@ -88,7 +109,11 @@ function definitionFields(before, isNew) {
       hint: "At least 1 minute; empty: until it is full",
     }),
     persistence,
-    streamSegmentSize: sizeField({ label: "Segment size", value: before.streamSegmentSize, required: true }),
+    streamSegmentSize: sizeField({
+      label: "Segment size",
+      value: before.streamSegmentSize,
+      required: true,
+    }),
     flushOnWrite: checkField({
       label: "Sync every append to the disk",
       value: before.flushOnWrite,

@@ -81,9 +81,13 @@ export class LiveTable {
 
   /** What does not fit is scrolled to; before that, a narrow table leaves its extra columns out. */
   #setLeastWidths() {
-    const sum = (columns) => columns.reduce((total, { width, least }) => total + (width ?? least), 0);
+    const sum = (columns) =>
+      columns.reduce((total, { width, least }) => total + (width ?? least), 0);
     this.table.style.setProperty("--least", `${sum(this.columns)}px`);
-    this.table.style.setProperty("--least-narrow", `${sum(this.columns.filter(({ isExtra }) => !isExtra))}px`);
+    this.table.style.setProperty(
+      "--least-narrow",
+      `${sum(this.columns.filter(({ isExtra }) => !isExtra))}px`,
+    );
   }
 
   #col({ width, isExtra }) {
@@ -100,9 +104,21 @@ export class LiveTable {
 
   #head(column) {
     const attributes = { scope: "col", class: classOf(column) };
-    if (!column.value) return h("th", attributes, h("span", { class: column.isUnseen ? "unseen" : null }, column.title));
-    const sorter = h("button", { type: "button", class: "sorter", onclick: () => this.#sortBy(column) });
-    sorter.append(h("span", {}, column.title), h("span", { class: "sort-mark", "aria-hidden": "true" }));
+    if (!column.value)
+      return h(
+        "th",
+        attributes,
+        h("span", { class: column.isUnseen ? "unseen" : null }, column.title),
+      );
+    const sorter = h("button", {
+      type: "button",
+      class: "sorter",
+      onclick: () => this.#sortBy(column),
+    });
+    sorter.append(
+      h("span", {}, column.title),
+      h("span", { class: "sort-mark", "aria-hidden": "true" }),
+    );
     return h("th", attributes, sorter);
   }
 
@@ -119,7 +135,11 @@ export class LiveTable {
   #markSort() {
     const [id, direction] = this.choices.sort;
     for (const [columnId, head] of this.heads) {
-      setAttribute(head, "aria-sort", columnId === id ? (direction > 0 ? "ascending" : "descending") : null);
+      setAttribute(
+        head,
+        "aria-sort",
+        columnId === id ? (direction > 0 ? "ascending" : "descending") : null,
+      );
     }
   }
 
@@ -145,7 +165,10 @@ export class LiveTable {
     const [id, direction] = this.choices.sort;
     const { value } = this.columns.find((column) => column.id === id);
     const pairs = rows.map((row) => [value(row), row]);
-    pairs.sort(([a, rowA], [b, rowB]) => direction * compared(a, b) || compared(this.keyOf(rowA), this.keyOf(rowB)));
+    pairs.sort(
+      ([a, rowA], [b, rowB]) =>
+        direction * compared(a, b) || compared(this.keyOf(rowA), this.keyOf(rowB)),
+    );
     return pairs.map(([, row]) => row);
   }
 
@@ -159,7 +182,10 @@ export class LiveTable {
 
   #say(shown) {
     const all = this.rows.length;
-    setText(this.count, shown === all ? plural(all, this.noun) : `${shown} of ${plural(all, this.noun)}`);
+    setText(
+      this.count,
+      shown === all ? plural(all, this.noun) : `${shown} of ${plural(all, this.noun)}`,
+    );
     setAttribute(this.table, "aria-rowcount", shown + 1);
     const text = all ? `No ${this.noun} fits the filter.` : this.emptyText;
     setText(this.empty, shown ? "" : text);
@@ -242,7 +268,8 @@ export class LiveTable {
 
   #focusRow(index, place) {
     const top = index * ROW_HEIGHT;
-    const room = this.element.clientHeight - this.heads.values().next().value.offsetHeight - ROW_HEIGHT;
+    const room =
+      this.element.clientHeight - this.heads.values().next().value.offsetHeight - ROW_HEIGHT;
     if (top < this.element.scrollTop) this.element.scrollTop = top;
     else if (top > this.element.scrollTop + room) this.element.scrollTop = top - room;
     this.#render();

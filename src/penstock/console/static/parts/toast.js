@@ -30,8 +30,10 @@ export async function attempt(action, success) {
 }
 
 function show(text, tone, shownMillis) {
+  const toasts = document.getElementById("toasts");
+  for (const same of [...toasts.children]) if (same.textContent === text) same.remove();
   const toast = h("div", { class: "toast", "data-tone": tone }, h("p", {}, text));
   toast.append(iconButton("close", "Close this note", () => toast.remove()));
-  document.getElementById("toasts").append(toast);
+  toasts.append(toast);
   setTimeout(() => toast.remove(), shownMillis);
 }
