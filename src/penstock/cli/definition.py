@@ -129,6 +129,13 @@ def definition_of(name: str, values: dict[str, Any]) -> MessageStreamDefinition:
     return definition
 
 
+def in_words(refusal: str) -> str:
+    """What msgspec says about a value, for people who have not seen the declaration."""
+    for pattern, words in REFUSALS:
+        refusal = re.sub(pattern, words, refusal)
+    return refusal
+
+
 def known_keys() -> set[str]:
     """Wire names of everything that a definition can hold."""
     kinds = (MessageStreamDefinition, ExportDefinition, StatusConfig, *get_args(ExportConfig))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -23,6 +24,7 @@ from penstock.doctor.finding import Finding, Level
 from penstock.errors import (
     ConnectFailedException,
     PenstockError,
+    ResourceNotFoundException,
     ResponseStatusCode,
     ServerUnreachableException,
     SettingsError,
@@ -113,9 +115,10 @@ def _running_patient(settings: Settings, token: str | None) -> Patient:
     )
     try:
         server = client.observe_server().server
-        definitions = [
-            client.describe_message_stream(name).definition for name in client.list_streams()
-        ]
+        definitions = []
+        for name in client.list_streams():
+            with contextlib.suppress(ResourceNotFoundException):  # deleted since it was listed
+                definitions.append(client.describe_message_stream(name).definition)
     finally:
         client.close()
     text = f"version {server.version} runs as process {server.process_id}."

@@ -47,7 +47,7 @@ def fleet() -> None:
     """Look over many servers and stores at once."""
 
 
-@fleet.command()
+@fleet.command(short_help="Show what their streams hold, and what is wrong with them.")
 @click.option(
     "--servers",
     multiple=True,

@@ -48,10 +48,11 @@ def check_console(host: str, port: int, *, enabled: bool, server_runs: bool) -> 
     try:
         status, text = _health(host, port)
     except (OSError, http.client.HTTPException) as error:
-        return Finding.problem(
+        reason = getattr(error, "strerror", None) or str(error)
+        return Finding.note(
             "console",
-            f"the server runs, but nothing answers on {host}:{port}: {error}.",
-            "Look into the server's log for the console's own words.",
+            f"the server runs, but no console answers on {host}:{port}: {reason}.",
+            "Fine if it was started with --no-console; otherwise its log has the console's words.",
         )
     if status != http.HTTPStatus.OK:
         return Finding.problem(

@@ -2,44 +2,64 @@
 
 import { getSession, signedOut } from "./api.js";
 import { live } from "./live.js";
-import * as deadLetters from "./pages/dead_letters.js";
-import * as exports from "./pages/exports.js";
-import * as health from "./pages/health.js";
-import * as messages from "./pages/messages.js";
-import * as signIn from "./pages/sign_in.js";
-import * as stream from "./pages/stream.js";
-import * as streams from "./pages/streams.js";
-import * as transforms from "./pages/transforms.js";
 import { complain } from "./parts/toast.js";
 import { parsedAddress } from "./routes.js";
 import { buildShell, markPage } from "./shell.js";
 import { startShortcuts } from "./shortcuts.js";
 
-const PAGES = { streams, exports, "dead-letters": deadLetters, messages, transforms, health };
+// Only what is looked at is fetched.
+const PAGES = {
+  streams: () => import("./pages/streams.js"),
+  exports: () => import("./pages/exports.js"),
+  "dead-letters": () => import("./pages/dead_letters.js"),
+  messages: () => import("./pages/messages.js"),
+  transforms: () => import("./pages/transforms.js"),
+  health: () => import("./pages/health.js"),
+};
+const ONE_STREAM = () => import("./pages/stream.js");
 
 let session = null;
 let leaving = new AbortController();
 
-/** Show the page that the address names. */
-function showPage({ movesFocus = true } = {}) {
+/** What the address names: the key of its page, the page's module to be fetched, and the rest. */
+function addressed() {
   const { page, name, query } = parsedAddress(location.hash);
   const known = page in PAGES ? page : "streams";
-  const module = known === "streams" && name ? stream : PAGES[known];
+  const load = known === "streams" && name ? ONE_STREAM : PAGES[known];
+  return { known, load, name, query };
+}
+
+/** Show the page that the address names. */
+async function showPage({ movesFocus = true } = {}) {
+  const { known, load, name, query } = addressed();
   const main = emptied();
-  main.dataset.page = known;
-  document.title = `${name || module.title} · Penstock`;
+  const { signal } = leaving;
   markPage(known);
-  module.show(main, { name, query, session, signal: leaving.signal });
+  try {
+    const page = await load();
+    if (signal.aborted) return; // somebody went on meanwhile
+    document.title = `${name || page.title} · Penstock`;
+    page.show(main, { name, query, session, signal });
+  } catch (error) {
+    complain(error);
+    return;
+  }
   // Screen readers go on at the title of the new page.
   if (movesFocus) main.querySelector("h1")?.focus({ preventScroll: true });
 }
 
-function showSignIn() {
+async function showSignIn() {
   if (document.body.classList.contains("signed-out")) return;
   live.stop();
   document.body.classList.add("signed-out");
   document.title = "Sign in · Penstock";
-  signIn.show(emptied(), { ondone: start });
+  const main = emptied();
+  try {
+    const page = await import("./pages/sign_in.js");
+    page.show(main, { ondone: start });
+  } catch (error) {
+    complain(error);
+  }
 }
 
 /** The main part without what was there; its watchers end. */
@@ -54,7 +74,7 @@ function emptied() {
 
 async function start() {
   try {
-    session = await getSession();
+    [session] = await Promise.all([getSession(), addressed().load()]);
   } catch (error) {
     complain(error);
     setTimeout(start, 3000);

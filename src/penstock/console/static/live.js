@@ -152,3 +152,23 @@ function merge(views, change, keyOf, keyOfRemoved) {
 }
 
 export const live = new Live();
+
+// What letters of a transform have in place of an export's identifier, before its name.
+export const TRANSFORM = "transform ";
+
+/** Where dead letters are: [stream, export or transform, count]. */
+export function letterCounts() {
+  const counts = [
+    ...[...live.exports.values()].map((view) => [
+      view.streamName,
+      view.exportIdentifier,
+      view.deadLetters,
+    ]),
+    ...[...live.transforms.values()].map((view) => [
+      view.source,
+      TRANSFORM + view.name,
+      view.deadLetters,
+    ]),
+  ];
+  return counts.filter(([, , number]) => number > 0);
+}

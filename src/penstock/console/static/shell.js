@@ -3,11 +3,10 @@
 import { signOut } from "./api.js";
 import { h, setAttribute, setShown, setText } from "./dom.js";
 import { bytes, clock, count } from "./format.js";
-import { live } from "./live.js";
+import { letterCounts, live } from "./live.js";
 import { isTrouble } from "./parts/badge.js";
 import { iconButton, setIcon } from "./parts/controls.js";
 import { icon } from "./parts/icons.js";
-import { letterCounts } from "./pages/dead_letters.js";
 import { complain } from "./parts/toast.js";
 import { showHelp } from "./shortcuts.js";
 

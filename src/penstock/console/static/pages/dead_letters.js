@@ -3,7 +3,7 @@
 import { getDeadLetters, purgeDeadLetters, replayDeadLetters } from "../api.js";
 import { h, setAttribute, setShown, setText } from "../dom.js";
 import { bytes, count, duration, exactTime, plural } from "../format.js";
-import { live } from "../live.js";
+import { letterCounts, live, TRANSFORM } from "../live.js";
 import { button, facts, pageHead } from "../parts/controls.js";
 import { confirmAction } from "../parts/dialog.js";
 import { decoded, payloadView } from "../parts/payload.js";
@@ -13,27 +13,10 @@ import { lettersAddress, messagesAddress } from "../routes.js";
 export const title = "Dead letters";
 
 const PAGE_SIZE = 100;
-const TRANSFORM = "transform ";
 
 /** Fill the page for the stream and export of the query, or all. */
 export function show(page, { query, signal }) {
   new LettersPage(page, query.stream ?? null, query.export ?? null, signal);
-}
-
-/** Where dead letters are: [stream, export or transform, count]. */
-export function letterCounts() {
-  return [
-    ...[...live.exports.values()].map((view) => [
-      view.streamName,
-      view.exportIdentifier,
-      view.deadLetters,
-    ]),
-    ...[...live.transforms.values()].map((view) => [
-      view.source,
-      TRANSFORM + view.name,
-      view.deadLetters,
-    ]),
-  ].filter(([, , number]) => number > 0);
 }
 
 function lines(first, second) {
