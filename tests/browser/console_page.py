@@ -113,6 +113,12 @@ class ConsolePage:
         self.page.goto("about:blank")
         self.page.goto(f"{self.url}/{address}")
 
+    def forget_files(self) -> None:
+        """What was fetched before is fetched again."""
+        session = self._context.new_cdp_session(self.page)
+        session.send("Network.clearBrowserCache")
+        session.detach()
+
     def forgive(self, text: str) -> None:
         """Errors with this text are what the test is about."""
         self._forgiven.append(text)

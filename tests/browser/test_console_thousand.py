@@ -16,7 +16,7 @@ TOKEN = "a token for people"
 
 STREAM_COUNT = 1000
 SHOWN_WITHIN_MS = 1000
-# The first visit reads the files from the disk; a machine that runs other tests may be busy once.
+# A machine that runs other tests may be busy once. Every try is that of a first visit.
 TRIES = 3
 
 # Each page, and what it shows when its data is there.
@@ -67,6 +67,7 @@ def page(stranger: ConsolePage) -> ConsolePage:
 def test_a_page_is_there_within_a_second(page: ConsolePage, address: str) -> None:
     took_ms = []
     for _ in range(TRIES):
+        page.forget_files()
         page.open(address)
         # The page's own clock starts with the navigation.
         script = """selector => document.querySelector(selector)?.checkVisibility()

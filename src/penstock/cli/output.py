@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,9 +72,9 @@ def explained(error: Exception) -> Failure | None:
         return Failure(str(error), Status.WRONG_USAGE)
     if isinstance(error, ServerUnreachableException):
         remedy = "Start a server with `penstock serve`, or name another with --host and --port."
-        return Failure(f"{sentence(_without_numbers(error))} {remedy}", Status.UNREACHABLE)
+        return Failure(f"{sentence(str(error))} {remedy}", Status.UNREACHABLE)
     if isinstance(error, ConnectionLostException | RequestTimeoutException):
-        return Failure(sentence(_without_numbers(error)), Status.UNREACHABLE)
+        return Failure(sentence(str(error)), Status.UNREACHABLE)
     if isinstance(error, PenstockError):
         return Failure(f"{sentence(str(error))}{_remedy(error)}", Status.FAILED)
     if isinstance(error, OSError):
@@ -109,11 +108,6 @@ def _usage_text(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx else "penstock"
     text = " ".join(error.format_message().split())  # click lists choices line by line
     return f"{sentence(text)} Try `{path} --help`."
-
-
-def _without_numbers(error: Exception) -> str:
-    """[Errno 111] says nothing that the words behind it do not say."""
-    return re.sub(r"\[Errno -?\d+\] ", "", str(error))
 
 
 def _os_text(error: OSError) -> str:

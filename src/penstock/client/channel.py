@@ -13,7 +13,7 @@ from collections.abc import Callable
 from logging import Logger
 from typing import Any, TypeVar, cast
 
-from penstock.client.endpoint import Endpoint, fresh
+from penstock.client.endpoint import Endpoint, fresh, reason_of
 from penstock.errors import (
     ClientException,
     ConnectFailedException,
@@ -148,9 +148,8 @@ class Channel(asyncio.Protocol):
                     lambda: self, endpoint.host, endpoint.port
                 )
         except (OSError, UnicodeError) as error:
-            reason = str(error) or "it took too long"
             raise ServerUnreachableException(
-                f"no stream manager can be reached at {endpoint}: {reason}"
+                f"no stream manager can be reached at {endpoint}: {reason_of(error)}"
             ) from error
         if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
             # Linux connects a socket to itself when the port it picked for us is the one we call.

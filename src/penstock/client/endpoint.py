@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from socket import gaierror
 from typing import Any, TypeVar
 
 from penstock.errors import StreamManagerException, ValidationException
@@ -39,6 +40,13 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def reason_of(error: Exception) -> str:
+    """What keeps a connection from being made, in the system's words and without its numbers."""
+    if isinstance(error, OSError) and not isinstance(error, gaierror) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return getattr(error, "strerror", None) or str(error) or "it took too long"
 
 
 def endpoint_for(

@@ -25,7 +25,7 @@ from logging import Logger
 from time import monotonic
 from typing import Any
 
-from penstock.client.endpoint import Endpoint, fresh
+from penstock.client.endpoint import Endpoint, fresh, reason_of
 from penstock.errors import (
     ClientException,
     ConnectFailedException,
@@ -77,7 +77,7 @@ def dial(endpoint: Endpoint, timeout_s: float) -> socket.socket:
         dialled = socket.create_connection((endpoint.host, endpoint.port), max(timeout_s, 0.001))
     except (OSError, UnicodeError) as error:
         raise ServerUnreachableException(
-            f"no stream manager can be reached at {endpoint}: {error}"
+            f"no stream manager can be reached at {endpoint}: {reason_of(error)}"
         ) from error
     try:
         if dialled.getsockname() == dialled.getpeername():
@@ -88,7 +88,9 @@ def dial(endpoint: Endpoint, timeout_s: float) -> socket.socket:
         dialled.close()
         if isinstance(error, ServerUnreachableException):
             raise
-        raise ServerUnreachableException(f"{endpoint} hung up at once: {error}") from error
+        raise ServerUnreachableException(
+            f"{endpoint} hung up at once: {reason_of(error)}"
+        ) from error
     return dialled
 
 

@@ -46,10 +46,11 @@ def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> int:
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that takes connections; ListenFailed says why not."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        # With its protocol, or asyncio would not know that it is TCP and leave Nagle's delay on.
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind)
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise _listen_failed(host, port, error) from error
     with listener:

@@ -122,7 +122,9 @@ class HttpServer:
         try:
             return socket.create_server((host, port), backlog=512)
         except OSError as error:
-            raise ListenFailed(f"Cannot listen on {host}:{port}: {error.strerror}") from error
+            raise ListenFailed(
+                f"Cannot listen on {host}:{port}: {error.strerror}; choose another port"
+            ) from error
 
     def _accept(self) -> None:
         # A socket to be woken by: closing a listener does not end an accept() on every system.
