@@ -7,7 +7,7 @@ from typing import Any
 
 import client_reference
 import yaml
-from fenced import ROOT, blocks_of
+from fenced import ROOT, blocks_of, pages
 
 from penstock.block import make_entries
 from penstock.protocol.codec import decode_request, encode, load_map
@@ -16,6 +16,8 @@ from penstock.protocol.operations import AppendMessagesRequest, Operation
 from penstock.settings import SETTINGS
 
 CONSOLE_FILES = ("api.py", "app.py")
+# In Markdown, and as HTML has it.
+PICTURE = r'(?:!\[[^\]]*\]\(|src="|srcset=")([^)"]+\.png)'
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -29,6 +31,24 @@ def named_pages(entry: Any) -> list[str]:
         return [entry]
     entries = entry.values() if isinstance(entry, dict) else entry
     return [page for each in entries for page in named_pages(each)]
+
+
+def test_every_picture_is_there() -> None:
+    """Links are checked when the pages are built; pictures, and the README, are not."""
+    shown = [
+        (ROOT / page).parent / path
+        for page in pages()
+        for path in re.findall(PICTURE, (ROOT / page).read_text())
+    ]
+    assert len(shown) >= 3
+    assert not [path for path in shown if not path.is_file()]
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text())
+
+    assert len(links) > 20
+    assert not [link for link in links if not (ROOT / link).exists()]
 
 
 def test_every_test_that_the_page_on_reliability_names_exists() -> None:
