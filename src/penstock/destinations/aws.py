@@ -92,6 +92,8 @@ ACTIONS = {
     "CreateMultipartUpload": "PutObject",
     "UploadPart": "PutObject",
     "CompleteMultipartUpload": "PutObject",
+    "ListParts": "ListMultipartUploadParts",
+    "ListMultipartUploads": "ListBucketMultipartUploads",
 }
 
 REMEDY_NO_CREDENTIALS = (
