@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import click
 
 from penstock import logs
+from penstock.cli.child import child_options
 from penstock.cli.connection import find_server
 from penstock.cli.output import CommandFailed, Status, say
 from penstock.errors import ListenFailed
@@ -49,21 +50,7 @@ READY_TEXT = "The console is ready"  # what the supervisor of the server waits f
     help="TCP port to listen on; 0 picks a free one.",
 )
 @click.option("--otel-endpoint", default="", metavar="URL", help="Send metrics there by OTLP/HTTP.")
-@click.option(
-    "--log-level",
-    default="INFO",
-    type=click.Choice(list(logs.LEVELS), case_sensitive=False),
-    show_default=True,
-    help="How much is logged, on standard error.",
-)
-@click.option(
-    "--log-format",
-    default="text",
-    type=click.Choice(list(logs.FORMATTERS)),
-    show_default=True,
-    help="How log lines look.",
-)
-@click.option("--follow-parent", is_flag=True, hidden=True)
+@child_options
 def console(
     server: str | None,
     console_host: str,

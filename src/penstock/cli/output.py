@@ -26,6 +26,7 @@ from penstock.errors import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 class Status(IntEnum):
@@ -238,12 +239,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def _show_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def ruled_table() -> Table:
+    """A table as terminals show it, without columns yet."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(
+    return Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -251,6 +252,12 @@ def _show_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -
         header_style="bold",
         border_style="dim",
     )
+
+
+def _show_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    from rich.text import Text
+
+    table = ruled_table()
     for column in columns:
         justify = "right" if column.is_number else "left"
         table.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type]

@@ -6,12 +6,11 @@ from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from rich import box
 from rich.console import ConsoleDimensions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import plural, printable
+from penstock.cli.output import plural, printable, ruled_table
 from penstock.cli.status import DESTINATIONS, shown_age
 from penstock.export_model import ExportView, PipelineView
 from penstock.observe_model import Observation, ServerView
@@ -280,14 +279,7 @@ def _state(view: View) -> Text:
 
 
 def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        header_style="bold",
-        border_style="dim",
-    )
+    table = ruled_table()
     for title in texts:
         table.add_column(title)  # these give way when the window is narrow
     for title in numbers:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from penstock import logs
+from penstock.cli.child import child_options
 from penstock.cli.output import CommandFailed, Status
 from penstock.settings import SETTINGS
 
@@ -35,21 +36,7 @@ TOKEN_VARIABLE = "PENSTOCK_PIPELINE_TOKEN"
     metavar="KEY=VALUE",
     help="A setting of Spark's own, such as spark.executor.memory=1g; as often as needed.",
 )
-@click.option(
-    "--log-level",
-    default="INFO",
-    type=click.Choice(list(logs.LEVELS), case_sensitive=False),
-    show_default=True,
-    help="How much is logged, on standard error.",
-)
-@click.option(
-    "--log-format",
-    default="text",
-    type=click.Choice(list(logs.FORMATTERS)),
-    show_default=True,
-    help="How log lines look.",
-)
-@click.option("--follow-parent", is_flag=True, hidden=True)
+@child_options
 def pipeline(
     server: str,
     master: str,
