@@ -123,7 +123,9 @@ class Terminal:
 
     def wait_for(self, text: str) -> None:
         """Read until the text is there."""
+        deadline_s = time.monotonic() + TIMEOUT_S
         while text not in self._output.decode(errors="replace"):
+            assert time.monotonic() < deadline_s, f"no {text!r} in {self._output[-4096:]!r}"
             assert self._read(), f"the command ended without {text!r}: {self._output!r}"
 
     def press_ctrl_c(self) -> None:
