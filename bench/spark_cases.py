@@ -17,6 +17,7 @@ from bench import kafka
 from bench.figures import Figure, ratios
 from bench.spark_data import Messages, Reader, from_server, from_topic, make_messages
 from bench.spark_session import CORES, spark_session
+from penstock.spark import settings
 
 if TYPE_CHECKING:
     from bench.cases import Effort
@@ -25,8 +26,10 @@ MESSAGE_COUNT = 1_000_000
 PAYLOAD_SIZES = {256: "256 B", 1024: "1 KiB"}
 # The JIT needs a few rounds until all of them run evenly.
 WARM_UP_ROUNDS = 6
-# Spark as it comes, but for what starts a Python task sooner: no other reader here has any.
-SETTINGS = {"spark.python.unix.domain.socket.enabled": "true"}
+# Spark as it comes, but for how it talks to Python's workers: no other reader here has any.
+SETTINGS = {
+    key: settings()[key] for key in ("spark.python.unix.domain.socket.enabled", "spark.buffer.size")
+}
 
 Measure = Callable[[SparkSession, Reader, int], float]
 Rates = dict[str, list[float]]

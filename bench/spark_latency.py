@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.25
 SAMPLES = 60
-WARM_UP_SAMPLES = 40
+WARM_UP_SAMPLES = 100
 TIMEOUT_S = 60.0
 POLL_S = 0.001
 NOTE = "From before the append to the task of a Python sink that gets the row, in the same clock."

@@ -16,6 +16,7 @@ from penstock.errors import StreamManagerException
 from penstock.export_model import ExportReport, Lease
 from penstock.pipeline.export import Destinations, ExportRun
 from penstock.pipeline.leases import HeldLeases
+from penstock.spark.garbage import spare_what_is_loaded
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,9 @@ def run_task(number: int, numbers: Iterator[int]) -> Iterator[int]:
     assignment: Assignment = pickle.loads(base64.b64decode(packed))[number]
     worker = worker_for(assignment.address)
     # Spark gives the task of a dead executor to another. How far it got, the server knows.
-    yield worker.give_back(assignment) if context.attemptNumber() else worker.work(assignment)
+    count = worker.give_back(assignment) if context.attemptNumber() else worker.work(assignment)
+    spare_what_is_loaded()
+    yield count
 
 
 class Worker:

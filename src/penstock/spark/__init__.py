@@ -11,8 +11,8 @@ Bytes       what a server sends or a store folder holds goes to Spark as it is: 
             Arrow's offsets, the payloads are not copied one by one.
 Processes   planning, reading and writing run in different Python processes, none of them the
             user's. What travels between them is a small frozen dataclass.
-Read in order   options, places, ranges, arrow, reader, offsets, stream_reader, sink_options,
-            packing, sink, source.
+Read in order   options, places, ranges, arrow, garbage, reader, offsets, stream_reader,
+            sink_options, packing, sink, source.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def settings() -> dict[str, str]:
         PUSHDOWN: "true",
         # A one-task job takes 30 ms with unix sockets and 80 ms over TCP.
         "spark.python.unix.domain.socket.enabled": "true",
+        # What passes between Java and Python's workers does so in larger pieces.
+        "spark.buffer.size": "262144",
         # The offset and commit logs of a micro-batch take 30 ms with these two, 100 ms without.
         "spark.sql.streaming.checkpointFileManagerClass": (
             f"{package}.FileSystemBasedCheckpointFileManager"

@@ -13,6 +13,7 @@ from penstock.block import Block
 from penstock.errors import PenstockError
 from penstock.spark.arrow import to_batch
 from penstock.spark.filters import Limits, limits_of
+from penstock.spark.garbage import spare_what_is_loaded
 from penstock.spark.options import EARLIEST, LATEST, Number, SourceOptions
 from penstock.spark.places import Bounds, Place, first_at_or_after
 from penstock.spark.ranges import Range, pack, read_ranges, report_loss
@@ -41,6 +42,7 @@ class PenstockReader(DataSourceReader):  # type: ignore[misc]
             ranges = list(self._ranges(places))
         finally:
             places.close()
+        spare_what_is_loaded()
         return portions(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -150,6 +152,7 @@ def batches(
     """The rows of one task."""
     if not isinstance(partition, Portion):
         return  # Spark's stand-in for a plan without any task
+    spare_what_is_loaded()
     try:
         for wanted, block in read_ranges(partition.ranges, options.fail_on_data_loss):
             if limits.may_hold(block):

@@ -33,6 +33,7 @@ from penstock.errors import (
     StreamManagerException,
     UnauthorizedException,
 )
+from penstock.spark.garbage import spare_what_is_loaded
 from penstock.spark.packing import Limits, chunks, packer
 from penstock.spark.places import RESTART_S, Unreachable, patiently
 from penstock.spark.sink_options import SinkError, SinkOptions, parse_sink_options
@@ -98,6 +99,7 @@ class PenstockBatchWriter(Writing, DataSourceArrowWriter):  # type: ignore[misc]
 
     @said_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        spare_what_is_loaded()
         partition = TaskContext.get().partitionId()
         return self.store(iterator, f"{self._transaction_id}/{partition}", 0)
 
@@ -113,6 +115,7 @@ class PenstockStreamWriter(Writing, DataSourceStreamArrowWriter):  # type: ignor
 
     @said_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        spare_what_is_loaded()
         context = TaskContext.get()
         # Both stand in the checkpoint, so they are the same when the query is started again.
         name = self.options.transaction_id or context.getLocalProperty(QUERY_ID)

@@ -3,7 +3,9 @@
 import { getHistory } from "./api.js";
 import { exportKey, live } from "./live.js";
 
-export const SPAN_MS = 15 * 60 * 1000;
+const SPAN_MS = 15 * 60 * 1000;
+// A history that has just begun fills its plot, but a minute never looks like a quarter of an hour.
+const SPAN_LEAST_MS = 2 * 60 * 1000;
 // Enough for every row that is scrolled past in a while; each is some 40 KB.
 const KEPT_MAX = 200;
 const FETCHES_MAX = 3;
@@ -32,6 +34,12 @@ export function historyOf(stream, identifier = null) {
     fetchNext();
   }
   return history;
+}
+
+/** How far back a plot goes: as far as the history does, within limits. */
+export function spanOf(times, now) {
+  const known = times.length ? now - times[0] : 0;
+  return Math.min(SPAN_MS, Math.max(SPAN_LEAST_MS, known));
 }
 
 /** What the measures are at a time: the last values before it, or undefined. */

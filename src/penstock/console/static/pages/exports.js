@@ -127,7 +127,7 @@ function exportTable() {
         isNumber: true,
         width: 84,
       },
-      { id: "plot", title: "15 minutes", create: plotCell, width: 124 },
+      { id: "plot", title: "Lately", create: plotCell, width: 124 },
       {
         id: "age",
         title: "Age",

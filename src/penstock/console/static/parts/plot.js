@@ -1,8 +1,8 @@
-// A plot over the last 15 minutes: axes, values under the pointer or the arrow keys, and a table.
+// A plot over the last minutes, up to 15: axes, values under the pointer or the arrow keys, and a table.
 
 import { freshId, h, setAttribute, setText, svg } from "../dom.js";
 import { clock } from "../format.js";
-import { lastIndexBefore, SPAN_MS } from "../history.js";
+import { lastIndexBefore, spanOf } from "../history.js";
 import { live } from "../live.js";
 
 const MARGIN = { top: 12, right: 14, bottom: 26, left: 64 };
@@ -49,7 +49,8 @@ export class Plot {
     const history = this.historyOf();
     const now = live.now();
     const width = this.canvas.clientWidth || 640;
-    const begin = now - SPAN_MS;
+    const span = spanOf(history.times, now);
+    const begin = now - span;
     const values = this.lines.map((line) => line.valuesOf(history));
     const from = Math.max(0, lastIndexBefore(history.times, begin));
     const largest = values.reduce((most, each) => maximum(each, from, most), 0);
@@ -59,8 +60,9 @@ export class Plot {
       values,
       width,
       begin,
+      span,
       now,
-      x: (time) => MARGIN.left + ((time - begin) / SPAN_MS) * (width - MARGIN.left - MARGIN.right),
+      x: (time) => MARGIN.left + ((time - begin) / span) * (width - MARGIN.left - MARGIN.right),
       y: (value) =>
         this.height -
         MARGIN.bottom -
@@ -77,7 +79,7 @@ export class Plot {
   }
 
   #axes(scale) {
-    const { x, y, width, begin, now } = this.frame;
+    const { x, y, width, begin, span, now } = this.frame;
     const parts = [];
     for (const value of scale.ticks) {
       parts.push(
@@ -95,7 +97,7 @@ export class Plot {
         ),
       );
     }
-    const stepMinutes = width < 420 ? 5 : 3;
+    const stepMinutes = Math.ceil(span / MINUTE_MS / (width < 420 ? 3 : 5));
     const first = Math.ceil(begin / (stepMinutes * MINUTE_MS)) * stepMinutes * MINUTE_MS;
     for (let time = first; time <= now; time += stepMinutes * MINUTE_MS) {
       const at = x(time);
@@ -150,7 +152,7 @@ export class Plot {
       .map((line, index) => `${line.label} ${this.#text(values[index].at(-1))}`)
       .join(", ");
     const state = history.times.length
-      ? `now ${newest}; at most ${this.shown(largest)} in 15 minutes`
+      ? `now ${newest}; at most ${this.shown(largest)} in ${Math.ceil(this.frame.span / MINUTE_MS)} minutes`
       : "no values yet";
     setAttribute(this.canvas, "aria-label", `${this.title}: ${state}`);
     if (this.pointed === null) {
@@ -178,7 +180,7 @@ export class Plot {
       const box = this.canvas.getBoundingClientRect();
       const share =
         (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
-      this.#point(this.frame.begin + share * SPAN_MS);
+      this.#point(this.frame.begin + share * this.frame.span);
     });
     for (const leaving of ["pointerleave", "blur"])
       this.canvas.addEventListener(leaving, () => this.#point(null));

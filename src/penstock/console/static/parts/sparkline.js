@@ -1,7 +1,7 @@
 // A line of the last minutes, as large as a word.
 
 import { setAttribute, svg } from "../dom.js";
-import { historyOf, SPAN_MS } from "../history.js";
+import { historyOf, spanOf } from "../history.js";
 import { live } from "../live.js";
 
 const WIDTH = 104;
@@ -43,9 +43,10 @@ export function sparkline() {
 /** The largest value of each bucket of time, as "x y"; a bucket without one keeps the last. */
 function pointsOf(times, values, now) {
   const largest = new Array(BUCKETS).fill(null);
-  const start = now - SPAN_MS;
+  const span = spanOf(times, now);
+  const start = now - span;
   times.forEach((time, index) => {
-    const bucket = Math.min(BUCKETS - 1, Math.floor(((time - start) / SPAN_MS) * BUCKETS));
+    const bucket = Math.min(BUCKETS - 1, Math.floor(((time - start) / span) * BUCKETS));
     if (bucket >= 0 && values[index] !== null)
       largest[bucket] = Math.max(largest[bucket] ?? 0, values[index]);
   });
