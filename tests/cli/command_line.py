@@ -101,7 +101,9 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             cwd=penstock.folder,
-            env=penstock.environment | {"TERM": "xterm-256color"} | penstock.variables,
+            env=_without_size(penstock.environment)
+            | {"TERM": "xterm-256color"}
+            | penstock.variables,
             start_new_session=True,
         )
         os.close(theirs)
@@ -159,6 +161,13 @@ class Terminal:
             return False
         self._output += piece
         return bool(piece)
+
+
+def _without_size(environment: dict[str, str]) -> dict[str, str]:
+    """Variables without those that would be believed more than the terminal."""
+    return {
+        name: value for name, value in environment.items() if name not in ("LINES", "COLUMNS")
+    }
 
 
 def command(*arguments: str) -> list[str]:

@@ -21,6 +21,7 @@ from penstock.pipeline.jvm import SparkUnavailable
 from server_process import ServerProcess
 
 
+@pytest.mark.slow
 def test_executors_without_penstock_are_told_in_the_state_of_the_export(
     cluster: SparkCluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -234,7 +234,7 @@ LONG = pytest.param((kill_driver, kill_java, kill_server) * 3, marks=pytest.mark
 
 
 @pytest.mark.timeout(600)  # after each kill Spark starts anew, and loads all of its SQL
-@pytest.mark.parametrize("kills", [(kill_java, kill_server), LONG])
+@pytest.mark.parametrize("kills", [(kill_java,), LONG])
 def test_whatever_is_killed_no_row_is_there_twice_and_none_is_missing(
     prepared: Prepared, kills: Sequence[Callable[[Rig], None]]
 ) -> None:

@@ -250,6 +250,7 @@ def survived(
     return source, target, retried
 
 
+@pytest.mark.slow
 def test_a_batch_whose_driver_was_killed_is_stored_once(
     client: StreamManagerClient, survived: tuple[str, str, str]
 ) -> None:
@@ -257,6 +258,7 @@ def test_a_batch_whose_driver_was_killed_is_stored_once(
     assert sorted(payloads_of(client, target)) == sorted([FIRST, *payloads_of(client, source)])
 
 
+@pytest.mark.slow
 def test_a_task_that_failed_and_was_tried_again_is_stored_once(
     client: StreamManagerClient, survived: tuple[str, str, str]
 ) -> None:
