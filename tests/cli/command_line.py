@@ -165,9 +165,7 @@ class Terminal:
 
 def _without_size(environment: dict[str, str]) -> dict[str, str]:
     """Variables without those that would be believed more than the terminal."""
-    return {
-        name: value for name, value in environment.items() if name not in ("LINES", "COLUMNS")
-    }
+    return {name: value for name, value in environment.items() if name not in ("LINES", "COLUMNS")}
 
 
 def command(*arguments: str) -> list[str]:
