@@ -6,6 +6,7 @@ import logging
 
 from penstock.export_model import ExportReport
 from penstock.exporting.state import Export
+from penstock.exporting.views import destination_of
 from penstock.model import ExportConfig
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ def fields_of(export: Export) -> dict[str, str]:
     return {
         "stream": export.stream.name,
         "export": export.config.identifier,
-        "destination": type(export.config).__name__.removesuffix("Config"),
+        "destination": destination_of(export.config),
     }
 
 
