@@ -240,7 +240,8 @@ def test_whatever_is_killed_no_row_is_there_twice_and_none_is_missing(
 ) -> None:
     rig, table, _ = prepared
     name = f"backlog_{len(kills)}"
-    total = (len(kills) + 2) * FILE_MESSAGES_MAX  # files: so many do not wait for more
+    # So many messages do not wait for more. Each file but the first is a chance to kill something.
+    total = (len(kills) + 5) * FILE_MESSAGES_MAX
     rig.create(name, iot_analytics=[channel(name)])
     rig.append(name, numbered(total))
 
