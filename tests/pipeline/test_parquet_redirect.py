@@ -95,7 +95,7 @@ def prepared(
     blocked_table.touch()
     prepare(folder / "data")
     redirects = [f"blocked=parquet:{blocked_table}"]
-    names = ("turbines", "pumps", "letters", "damaged", "backlog_2", "backlog_9")
+    names = ("turbines", "pumps", "letters", "damaged", "backlog_1", "backlog_9")
     redirects += [f"{name}=parquet:{table}" for name in names]
     with running_rig(folder, {"PENSTOCK_IOT_ANALYTICS_REDIRECTS": ",".join(redirects)}) as rig:
         yield Prepared(rig, table, blocked_table)
@@ -241,7 +241,7 @@ def test_whatever_is_killed_no_row_is_there_twice_and_none_is_missing(
     rig, table, _ = prepared
     name = f"backlog_{len(kills)}"
     # So many messages do not wait for more. Each file but the first is a chance to kill something.
-    total = (len(kills) + 5) * FILE_MESSAGES_MAX
+    total = (len(kills) + 3) * FILE_MESSAGES_MAX
     rig.create(name, iot_analytics=[channel(name)])
     rig.append(name, numbered(total))
 
