@@ -196,8 +196,8 @@ def kill_and_check(tmp_path: Path, cycles: int) -> None:
     assert "Traceback" not in server.log
 
 
-def test_fifty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    kill_and_check(tmp_path, 50)
+def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    kill_and_check(tmp_path, 20)
 
 
 @pytest.mark.slow
