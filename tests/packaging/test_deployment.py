@@ -232,12 +232,12 @@ def test_every_key_of_the_configuration_reaches_a_setting():
 def test_the_settings_take_the_default_configuration():
     recipe = read_recipe(RECIPE)
     environ = {
-        name: interpolated(value, recipe, {"work:path": "/work"})
+        name: interpolated(value, recipe, {"work:path": "/greengrass/work"})
         for name, value in manifest()["Lifecycle"]["Setenv"].items()
     }
     settings = Settings.load({}, environ, config_search=()).settings
     assert settings.warnings() == []
-    assert (settings.port, settings.data_dir) == (8088, "/work/penstock")
+    assert (settings.port, settings.data_dir) == (8088, "/greengrass/work/penstock")
     defaults = Settings(data_dir=settings.data_dir, authenticate_client=False)
     assert settings == defaults
 

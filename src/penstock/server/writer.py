@@ -223,7 +223,7 @@ class Writer:
     def _counting_a_refusal(self) -> Iterator[None]:
         try:
             yield
-        except Exception:
+        except Exception:  # whatever it was, it was refused; who asked is told the reason
             self.refused_appends += 1
             raise
 
